@@ -34,7 +34,7 @@ LEFT = (
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
 )
 TEXTS = "[0-9][0-9]_*.py"  # of lectures
-WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")
+FIRST_LINE = re.compile(r"%%(?:module|writefile)\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")
 
 
 KIT_LIST = HERE / "solutions" / "handed_out.txt"
@@ -52,7 +52,7 @@ def refuse_written_modules() -> None:
     """Stop if a module that students are to write lies in an assignment's folder."""
     for notebook in sorted((HERE / "assignments").glob("*/*.ipynb")):
         for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-            match = WRITEFILE.match("".join(cell["source"]))
+            match = FIRST_LINE.match("".join(cell["source"]))
             if match and (notebook.parent / match[1]).exists():
                 path = (notebook.parent / match[1]).relative_to(HERE)
                 raise SystemExit(f"{path} would be in the package: move it away, it may be solved.")

@@ -39,6 +39,7 @@ from autograder import notebooks, storage
 from autograder.course.assignment import Assignment, AssignmentError, ModuleSpec, load
 from autograder.course.course import Course
 from ringside import output_folder
+from ringside.checking import cell_text
 from ringside.predictions import students
 from ringside.predictions.prompt import GuessError
 from ringside.term import due_line, due_said, shown
@@ -247,7 +248,7 @@ class _Expander:
                 "would earn nothing: begin it inside the first function that needs it."
             )
         return notebooks.code_cell(
-            f"%%writefile {name}.py\n{source}",
+            f"{cell_text.first_line(f'{name}.py')}\n{source}",
             f"module-{name}",
             {"nbgrader": _marks(name, solution=True)},
         )

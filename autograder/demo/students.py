@@ -17,8 +17,9 @@ from nbformat.v4 import new_output
 
 from autograder.course.course import Course
 from autograder.notebooks import marks
-from autograder.submission.rebuild import WRITEFILE, solution_cells
+from autograder.submission.rebuild import solution_cells
 from autograder.verify import edits
+from ringside.checking import cell_text
 
 ASSIGNMENT = "a03_allreduce"
 CORE = ("star", "sharded_server", "ring", "recursive", "cost", "ring_torch")
@@ -66,8 +67,7 @@ def hand_in(student: Student, release: NotebookNode, course: Course) -> bytes:
         name = marks(cell)["grade_id"]
         if name in student.modules:
             text = source(course, name, student.modules[name])
-            match = WRITEFILE.match(cell.source)
-            cell.source = (match[0] if match else "") + text
+            cell.source = f"{cell_text.first_line(f'{name}.py')}\n{text}"
         elif cell.cell_type == "markdown" and student.paragraph:
             cell.source = student.paragraph
     content = student.tamper(notebook) if student.tamper else notebook
@@ -84,7 +84,7 @@ def lose_and_copy_cells(notebook: NotebookNode) -> NotebookNode:
     """Delete one check cell, copy another, and copy a solution before finishing the copy."""
     by_id = {marks(cell).get("grade_id"): cell for cell in notebook.cells}
     draft = copy.deepcopy(by_id["ring"])
-    draft.source = "%%writefile ring.py\n# first try, see below\n"
+    draft.source = "%%module ring.py\n# first try, see below\n"
     notebook.cells = [cell for cell in notebook.cells if cell is not by_id["check_star"]]
     notebook.cells.insert(notebook.cells.index(by_id["ring"]), draft)
     notebook.cells.append(copy.deepcopy(by_id["check_ring"]))

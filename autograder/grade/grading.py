@@ -193,7 +193,7 @@ def _report(
 
 
 def _missing(name: str) -> dict[str, Any]:
-    sentence = f"{name}.py is not there: write the cell that begins with %%writefile {name}.py."
+    sentence = f"{name}.py is not there: write the cell that begins with %%module {name}.py."
     test = {"name": "module_is_there", "kind": "values", "points": SUITE_POINTS, "earned": 0.0}
     test |= {"message": sentence, "detail": "", "seconds": 0.0, "reproduce": ""}
     return {"score": 0.0, "max_score": SUITE_POINTS, "tests": [test], "timeline_svg": None}

@@ -17,9 +17,9 @@ from autograder.grade.outcome import Outcome
 from autograder.report import by_hand, feedback, similarity
 from autograder.report.summary import ModuleSpread, SameMistake, Spread, Summary, summarise
 from autograder.submission.predictions import prompts_in
-from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
+from autograder.submission.rebuild import release_notebook, solution_cells
 from autograder.terminal import printable
-from ringside.checking import cut
+from ringside.checking import cell_text, cut
 
 SOLUTION = "(shipped solution)"
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -137,7 +137,7 @@ def _given(plan: Assignment, course: Course) -> dict[str, str]:
     if not (path / plan.notebook).is_file():
         return {}
     return {
-        cell.metadata.nbgrader.grade_id: WRITEFILE.sub("", cell.source, count=1)
+        cell.metadata.nbgrader.grade_id: cell_text.body_of(cell.source)
         for cell in solution_cells(release_notebook(plan, path))
     }
 

@@ -4,8 +4,10 @@ Only the source text of solution cells is moved over, by nbgrader's ``grade_id``
 of the submitted notebook (outputs, metadata, flags, points, kernel, other cells) stays behind,
 and so do the tricks that live there. What is odd is said to the student, never guessed silently:
 
-    cell missing           by its first line `%%writefile ring.py` another cell may be found;
+    cell missing           by its first line `%%module ring.py` another cell may be found;
                            else the file of this name that was handed in beside the notebook
+    cell as released       the file of this name that was handed in beside the notebook, if any
+    cell split in two      its parts are joined
     notebook damaged       the modules that were handed in beside it count
     cell there twice       the last one that was changed is taken, as running all cells would
     flags or type changed  ignored
@@ -19,7 +21,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -30,11 +32,10 @@ from autograder.course.limits import Limits
 from autograder.submission.cluster_run import RunCheck
 from autograder.submission.quarantine import Rejected, read_regular
 from autograder.submission.zip_archive import MIB
+from ringside.checking import cell_text
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
-
-WRITEFILE = re.compile(r"%%(?:writefile|file)\b[ \t]*(?:-a[ \t]+)?(\S*)[^\n]*(?:\n|\Z)")
 
 
 @dataclass
@@ -68,6 +69,7 @@ class _Cell:
     grade_id: str | None
     kind: str
     solution: bool
+    checksum: str = ""  # nbgrader's, of the cell as it was released
 
 
 def release_notebook(assignment: Assignment, release: Path) -> NotebookNode:
@@ -84,13 +86,15 @@ def rebuild(
     """Move the solutions of the `submitted` notebook into a copy of the `release`.
 
     Args:
-        beside: the modules that were handed in as files; they count where their cell is missing.
+        beside: the modules that were handed in as files; they count where their cell is missing
+            or as it was released.
 
     Raises:
         Rejected: it is no notebook.
     """
-    cells = _parse(submitted, assignment.limits)
     rebuilt = RebuiltNotebook(notebook=copy.deepcopy(release))
+    limits = assignment.limits
+    cells = _whole(_parse(submitted, limits), release, limits.module_bytes, rebuilt.notes)
     for cell in solution_cells(rebuilt.notebook):
         grade_id = cell.metadata.nbgrader.grade_id
         found = _choose(cells, grade_id, cell.source, rebuilt.notes)
@@ -105,7 +109,8 @@ def rebuild(
         elif found is None:
             rebuilt.notes.append(f"The cell '{grade_id}' is missing: it counts as not done.")
         elif cell.cell_type == "code":
-            cell.source = _module_cell(grade_id, found, rebuilt.notes)
+            source = _module_cell(grade_id, found, rebuilt.notes)
+            cell.source = _what_counts(found, cell.source, source, beside, rebuilt.notes)
         elif found.source.strip() != cell.source.strip():
             cell.source = as_plain_text(found.source)
     _note_graded_cells(cells, release, rebuilt.notes)
@@ -159,7 +164,58 @@ def as_notebook(
 
 
 def _as_cell(name: str, source: str) -> str:
-    return f"%%writefile {name}.py\n" + source.rstrip("\n")
+    return f"{cell_text.first_line(f'{name}.py')}\n" + source.rstrip("\n")
+
+
+def _what_counts(
+    cell: _Cell, stub: str, source: str, beside: Mapping[str, str], notes: list[str]
+) -> str:
+    """The source of a module's cell, or that of the file beside it, if nobody wrote in the cell.
+
+    Args:
+        cell: as it was handed in.
+        stub: the cell's source in the release.
+        source: the cell's source as we would take it.
+    """
+    name = str(cell.grade_id)
+    body, stub_body, file = (
+        cell_text.body_of(each) for each in (source, stub, beside.get(name, ""))
+    )
+    as_now = cell_text.alike(body, stub_body)
+    as_then = cell_text.released(body, f"{name}.py", name, cell.checksum)
+    if not (as_now or as_then):
+        return source
+    if name not in beside or cell_text.alike(file, body):
+        return stub if as_now else source
+    notes.append(
+        f"The cell '{name}' is as it was released: {name}.py, which was handed in beside the "
+        "notebook, counts."
+    )
+    return _as_cell(name, file)
+
+
+def _whole(cells: list[_Cell], release: NotebookNode, most: int, notes: list[str]) -> list[_Cell]:
+    """The cells, with each module's cell that was split in one piece again, of `most` bytes."""
+    wanted = {
+        cell.metadata.nbgrader.grade_id: cell_text.definitions(cell.source)
+        for cell in solution_cells(release)
+    }
+    texts = [cell_text.Cell(cell.source, cell.grade_id, cell.kind == "code") for cell in cells]
+    whole, k = [], 0
+    while k < len(cells):
+        name = _module_named(cells[k].source) if cells[k].kind == "code" else ""
+        count = cell_text.num_parts(texts, k, wanted[name]) if name in wanted else 1
+        if count > 1:
+            notes.append(f"The cell '{name}' was split into {count}: they were joined.")
+        source = cell_text.joined([text.source for text in texts[k : k + count]])[:most]
+        whole.append(replace(cells[k], source=source) if count > 1 else cells[k])
+        k += count
+    return whole
+
+
+def _module_named(source: str) -> str:
+    """The module that a cell's first line names."""
+    return cell_text.file_named(source).removesuffix(".py")
 
 
 def solution_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -179,7 +235,7 @@ def modules_of(
         name = cell.metadata.nbgrader.grade_id
         if name not in names or cell.cell_type != "code":
             continue
-        modules[name] = WRITEFILE.sub("", cell.source, count=1).rstrip("\n") + "\n"
+        modules[name] = cell_text.body_of(cell.source).rstrip("\n") + "\n"
         if cell.source.strip() == stubs.get(name, "").strip():
             untouched.append(name)
     return modules, tuple(untouched)
@@ -279,6 +335,7 @@ def _cell(raw: dict[str, Any], limits: Limits) -> _Cell:
         grade_id=grade_id if isinstance(grade_id, str) else None,
         kind=str(raw.get("cell_type")),
         solution=marks.get("solution") is True,
+        checksum=str(marks.get("checksum", "")),
     )
 
 
@@ -300,12 +357,11 @@ def _choose(cells: list[_Cell], grade_id: str, stub: str, notes: list[str]) -> _
 def _by_first_line(cells: list[_Cell], grade_id: str, stub: str, notes: list[str]) -> _Cell | None:
     """A cell without id that writes this module's file, as some editors leave it."""
     orphans = [
-        _Cell(cell.source, grade_id, cell.kind, True)
+        replace(cell, grade_id=grade_id, solution=True)
         for cell in cells
         if cell.grade_id is None
         and cell.kind == "code"
-        and (match := WRITEFILE.match(cell.source.lstrip()))
-        and match[1].strip("\"'") == f"{grade_id}.py"
+        and cell_text.file_named(cell.source) == f"{grade_id}.py"
     ]
     chosen = _choose(orphans, grade_id, stub, notes)
     if chosen is not None:
@@ -318,13 +374,12 @@ def _module_cell(name: str, cell: _Cell, notes: list[str]) -> str:
     if cell.kind != "code":
         notes.append(f"The cell '{name}' is no code cell any more: its text was taken as code.")
     source = cell.source.replace("\r\n", "\n").lstrip("\n")
-    match = WRITEFILE.match(source)
-    if match is None:
-        notes.append(f"The cell '{name}' has lost its first line %%writefile {name}.py.")
-    elif match[1].strip("\"'") != f"{name}.py":
+    if not cell_text.has_first_line(source):
+        line = cell_text.first_line(f"{name}.py")
+        notes.append(f"The cell '{name}' has lost its first line {line}.")
+    elif cell_text.file_named(source) != f"{name}.py":
         notes.append(f"The cell '{name}' names another file: it was taken as {name}.py.")
-    body = source[match.end() :] if match else source
-    return _as_cell(name, body)
+    return _as_cell(name, cell_text.body_of(source))
 
 
 def _note_graded_cells(cells: list[_Cell], release: NotebookNode, notes: list[str]) -> None:

@@ -1,34 +1,57 @@
-"""Modules in a notebook: the ``%%writefile ring.py`` cells beside the files they write.
+"""Modules in a notebook: the ``%%module ring.py`` cells beside the files they write.
 
-The cell tells the story and is what the grader takes; the file is what runs. Whoever
-edits only one of the two is told, and can copy either way. What is overwritten then is kept
-beside it::
+    the cell        the file        what counts
+    as released     as released     nobody's work yet
+    as released     written         the file: the cell gives way
+    written         as released     neither, until they agree: the reader is told, and can
+    written         written           copy either way; what is overwritten is kept beside it
 
     ring.py.before-sync-1    a03_allreduce.ipynb.before-sync-1
 
-A module that is still as it was released, in its cell and in its file, is nobody's work yet.
+A cell that was split in two counts as one.
 """
 
 from __future__ import annotations
 
-import codecs
-import hashlib
+import contextlib
 import itertools
 import json
-import os
-import re
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ringside.checking import cell_text, written
+from ringside.checking.written import module_sha256
 from ringside.errors import RingsideError
+from ringside.files import write_atomically
+
+__all__ = [
+    "KEPT",
+    "Difference",
+    "ModuleCell",
+    "NotebookError",
+    "checksums",
+    "differences",
+    "giving_way",
+    "handed_in",
+    "keep",
+    "module_cells",
+    "module_sha256",
+    "notebooks",
+    "read",
+    "refusal",
+    "split",
+    "split_sentence",
+    "with_texts",
+    "write_cells",
+    "write_files",
+]
 
 # Copies that a sync or `ringside update` left: nobody's to hand in.
 KEPT = ("*.before-*", "*.as-released")
 _TIME = "%Y-%m-%d %H:%M:%S"
-_WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+\.py)['\"]?\s*$")
 
 
 class NotebookError(RingsideError):
@@ -37,25 +60,32 @@ class NotebookError(RingsideError):
 
 @dataclass(frozen=True)
 class ModuleCell:
-    """One ``%%writefile`` cell."""
+    """One cell that writes a module, or several that were one before it was split."""
 
     notebook: Path
     index: int
     module: str  # "ring.py"
     source: str  # without the first line
     first: str = ""  # the first line
-    marks: dict[str, Any] = field(default_factory=dict)  # nbgrader's
+    marks: dict[str, Any] = field(default_factory=dict, hash=False)  # nbgrader's
+    num_parts: int = 1
+
+    @property
+    def path(self) -> Path:
+        """The file that the cell writes."""
+        return self.notebook.parent / self.module
 
     def agrees_with(self, file: str) -> bool:
+        if self.num_parts > 1:  # a cut loses empty lines
+            return cell_text.alike(self.source, file)
         return module_sha256(self.source.encode()) == module_sha256(file.encode())
 
     def was_released_as(self, source: str) -> bool:
         """Whether a source is the one that the assignment came with, by nbgrader's checksum."""
-        cell = f"{self.first}\n{source.rstrip()}"
-        # As nbgrader.utils.compute_checksum, for a cell that is to be filled in and has no points.
-        parts = (cell, "code", False, True, False, self.marks.get("grade_id"))
-        digest = hashlib.md5("".join(map(str, parts)).encode(), usedforsecurity=False).hexdigest()
-        return digest == self.marks.get("checksum")
+        marks = self.marks
+        return cell_text.released(
+            source, self.module, marks.get("grade_id"), marks.get("checksum"), self.first
+        )
 
 
 @dataclass(frozen=True)
@@ -90,8 +120,7 @@ class Difference:
     @property
     def changed_s(self) -> tuple[float, float]:
         """When the file and the notebook were saved, in seconds since 1970."""
-        path = self.cell.notebook.parent / self.cell.module
-        return path.stat().st_mtime, self.cell.notebook.stat().st_mtime
+        return self.cell.path.stat().st_mtime, self.cell.notebook.stat().st_mtime
 
     @property
     def file_is_newer(self) -> bool:
@@ -100,16 +129,6 @@ class Difference:
             return False
         of_file, of_notebook = self.changed_s
         return self.cell.was_released_as(self.cell.source) or of_file > of_notebook
-
-
-def module_sha256(source: bytes) -> str:
-    """The name of a module's exact content, however its lines and its last line end.
-
-    A notebook's cell has no line end after its last line, and the file written from it has one.
-    A byte order mark, which a file may begin with, never gets into a cell.
-    """
-    lines = source.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
-    return hashlib.sha256(lines).hexdigest()
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -133,21 +152,56 @@ def module_cells(path: Path) -> list[ModuleCell]:
 
 
 def _module_cells(path: Path, content: dict[str, Any]) -> Iterator[ModuleCell]:
-    for index, cell in enumerate(content["cells"]):
-        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+    cells = [_as_text(cell) for cell in content["cells"]]
+    for index, cell in enumerate(cells):
+        module = cell_text.module_of(cell.source) if cell.is_code else ""
+        if not module:
             continue
-        first, _, rest = _source(cell).partition("\n")
-        match = _WRITEFILE.match(first)
-        if match:
-            metadata = cell.get("metadata")
-            marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-            marks = marks if isinstance(marks, dict) else {}
-            yield ModuleCell(path, index, match[1], rest.removeprefix("\ufeff"), first, marks)
+        wanted: set[str] = set()  # what the file beside it defines, if it was written before
+        with contextlib.suppress(OSError, NotebookError):
+            wanted = cell_text.definitions(_text(path.parent / module))
+        count = cell_text.num_parts(cells, index, wanted)
+        first, _, _ = cell.source.lstrip().partition("\n")
+        text = cell_text.joined([part.source for part in cells[index : index + count]])
+        body = cell_text.body_of(text if count > 1 else cell.source)
+        yield ModuleCell(path, index, module, body, first, _marks(content["cells"][index]), count)
+
+
+def _as_text(cell: Any) -> cell_text.Cell:
+    """A notebook's cell as its parts are found by it."""
+    if not isinstance(cell, dict):
+        return cell_text.Cell("", None, False)
+    grade_id = _marks(cell).get("grade_id")
+    is_code = cell.get("cell_type") == "code"
+    return cell_text.Cell(_source(cell), grade_id if isinstance(grade_id, str) else None, is_code)
+
+
+def _marks(cell: dict[str, Any]) -> dict[str, Any]:
+    metadata = cell.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return marks if isinstance(marks, dict) else {}
 
 
 def _source(cell: dict[str, Any]) -> str:
     source = cell.get("source", "")
-    return "".join(source) if isinstance(source, list) else str(source)
+    return "".join(map(str, source)) if isinstance(source, list) else str(source)
+
+
+def checksums(folder: Path, module: str) -> set[str]:
+    """nbgrader's checksums of the cells that are to write a module, in the folder's notebooks.
+
+    They stay what they were whatever is written in a cell, saved or not.
+    """
+    found = set()
+    for path in sorted(folder.glob("*.ipynb")):
+        try:
+            cells = read(path)["cells"]
+        except NotebookError:
+            continue
+        for marks in (_marks(cell) for cell in cells if isinstance(cell, dict)):
+            if f"{marks.get('grade_id')}.py" == module and isinstance(marks.get("checksum"), str):
+                found.add(marks["checksum"])
+    return found
 
 
 def notebooks(folder: Path) -> list[Path]:
@@ -160,24 +214,47 @@ def notebooks(folder: Path) -> list[Path]:
 
 
 def differences(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
-    """Where cells and files disagree. A cell that is as released needs no file.
+    """Where cells and files disagree, so that nobody knows which of the two counts.
+
+    A cell that is as released needs no file, and gives way to one.
 
     Args:
         folder: holds notebooks and modules.
         modules: names without ``.py``; empty: all.
     """
-    found = []
+    return [each for each in _compare(folder, modules) if not each.only_file_has_work]
+
+
+def giving_way(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
+    """Cells that are as released, beside files that are not: the files count."""
+    return [each for each in _compare(folder, modules) if each.only_file_has_work]
+
+
+def _compare(folder: Path, modules: Sequence[str]) -> Iterator[Difference]:
     for notebook in notebooks(folder):
         for cell in module_cells(notebook):
             if modules and Path(cell.module).stem not in modules:
                 continue
-            path = folder / cell.module
-            file = _text(path) if path.is_file() else None
+            file = _text(cell.path) if cell.path.is_file() else None
             if file is None and cell.was_released_as(cell.source):
                 continue
             if file is None or not cell.agrees_with(file):
-                found.append(Difference(cell, file))
-    return found
+                yield Difference(cell, file)
+
+
+def split(folder: Path, modules: Sequence[str] = ()) -> list[ModuleCell]:
+    """Cells that were split."""
+    cells = [cell for notebook in notebooks(folder) for cell in module_cells(notebook)]
+    wanted = [cell for cell in cells if not modules or Path(cell.module).stem in modules]
+    return [cell for cell in wanted if cell.num_parts > 1]
+
+
+def split_sentence(cell: ModuleCell) -> str:
+    """What is said of a cell that was split."""
+    return (
+        f"the cell of {cell.module} in {cell.notebook.name} was split into {cell.num_parts}: "
+        "they count as one. Only the first writes the file: merge them in the notebook."
+    )
 
 
 def _text(path: Path) -> str:
@@ -215,20 +292,23 @@ def refusal(found: Sequence[Difference], command: str) -> str:
     return "\n".join(lines)
 
 
-def write_files(found: Sequence[Difference], without_copy: Container[str] = ()) -> list[str]:
+def write_files(found: Sequence[Difference]) -> list[str]:
     """Write the files from the cells; return what was done.
 
-    What a file held is kept beside it, but for the files of the names ``without_copy``.
+    What a file held is kept beside it, unless a cell wrote it.
     """
     done = []
     for difference in found:
-        cell = difference.cell
-        path = cell.notebook.parent / cell.module
+        cell, path = difference.cell, difference.cell.path
         if path.resolve().parent != cell.notebook.parent.resolve():
             raise NotebookError(f"{cell.module}: a cell may only write into the notebook's folder.")
-        copied = difference.file is not None and cell.module not in without_copy
-        kept = _keep(path) if copied else ""
-        _replace(path, cell.source.rstrip("\n") + "\n")
+        with written.record(path.parent) as record:
+            kept = ""
+            if path.is_file() and not record.has(cell.module, path.read_bytes()):
+                kept = f"; what it was is kept as {keep(path, 'sync')}"
+            data = (cell.source.rstrip("\n") + "\n").encode()
+            write_atomically(path, data)
+            record.add(cell.module, data)
         done.append(f"wrote {cell.module} from {cell.notebook.name}{kept}")
     return done
 
@@ -237,38 +317,54 @@ def write_cells(found: Sequence[Difference]) -> list[str]:
     """Write the cells from the files; return what was done."""
     done = []
     for notebook in sorted({difference.cell.notebook for difference in found}):
-        changed = [
-            difference
+        changed = {
+            difference.cell: difference.file
             for difference in found
             if difference.cell.notebook == notebook and difference.file is not None
-        ]
+        }
         if not changed:
             continue
-        content, kept = read(notebook), _keep(notebook)
-        for difference in changed:
-            cell = content["cells"][difference.cell.index]
-            first = _source(cell).partition("\n")[0]
-            source = f"{first}\n{(difference.file or '').rstrip()}"
-            cell["source"] = source.splitlines(keepends=True)
-            done.append(f"wrote the cell of {difference.cell.module} in {notebook.name}{kept}")
-        _replace(notebook, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        data = with_texts(notebook, changed)
+        kept = f"; what it was is kept as {keep(notebook, 'sync')}"
+        for cell in changed:
+            done.append(f"wrote the cell of {cell.module} in {notebook.name}{kept}")
+        write_atomically(notebook, data)
     return done
 
 
-def _keep(path: Path) -> str:
-    """Copy a file before it is overwritten, under a name that is free; says which."""
+def with_texts(path: Path, texts: dict[ModuleCell, str]) -> bytes:
+    """A notebook's file with other texts in some of its cells; what was split is one cell again."""
+    content = read(path)
+    cells = content["cells"]
+    for cell in sorted(texts, key=lambda cell: -cell.index):
+        source = f"{cell.first}\n{texts[cell].rstrip()}"
+        cells[cell.index]["source"] = source.splitlines(keepends=True)
+        del cells[cell.index + 1 : cell.index + cell.num_parts]
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def handed_in(folder: Path) -> dict[ModuleCell, str]:
+    """The text that counts, of each cell that doesn't hold it as it stands.
+
+    It is the file's where the cell is as released, and where the cell was split.
+    """
+    texts = {each.cell: each.file or "" for each in giving_way(folder)}
+    for cell in split(folder):
+        agrees = cell.path.is_file() and cell.agrees_with(text := _text(cell.path))
+        texts.setdefault(cell, text if agrees else cell.source)
+    return texts
+
+
+def keep(path: Path, before: str) -> str:
+    """Copy a file before it is overwritten, under a name that is free; gives the name."""
     for number in itertools.count(1):
-        kept = path.with_name(f"{path.name}.before-sync-{number}")
+        kept = path.with_name(f"{path.name}.before-{before}-{number}")
         try:
-            with kept.open("xb") as copy:
-                copy.write(path.read_bytes())
+            with kept.open("xb") as copied:
+                copied.write(path.read_bytes())
         except FileExistsError:
             continue
-        return f"; what it was is kept as {kept.name}"
+        return kept.name
     raise AssertionError("numbers end")
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

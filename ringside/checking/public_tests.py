@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import kit
+from ringside.checking import notebook
 from ringside.checking.pytest_process import follow, sentence
 from ringside.checking.reasons import by_reason, reason
 from ringside.errors import RingsideError
@@ -115,7 +116,7 @@ def run(
         alike = difflib.get_close_matches(missing[0], [path.stem for path in folder.glob("*.py")])
         meant = f" Did you mean {alike[0]}?" if alike else ""
         raise CheckError(
-            f"there is no {missing[0]}.py here: run its %%writefile cell, or write the file.{meant}"
+            f"there is no {missing[0]}.py here: run its %%module cell, or write the file.{meant}"
         )
     started = time.monotonic()
     record = _record(folder, wanted, test, timeout_s)
@@ -282,8 +283,10 @@ def check(*modules: str) -> None:
     """Run the public tests of modules from a notebook's cell, and show what they earned.
 
     The tests run in fresh processes on the files beside the notebook, so nothing stale is
-    tested: run the %%writefile cell first.
+    tested: run the %%module cell first.
     """
+    for cell in notebook.split(Path(), [name.removesuffix(".py") for name in modules]):
+        print(f"notice: {notebook.split_sentence(cell)}")
     report = run(Path(), modules)
     # nbgrader's Validate takes a cell for passed unless it wrote to stderr, and shows what it
     # wrote there.

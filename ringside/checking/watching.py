@@ -109,7 +109,6 @@ class _Watch:
     test: str
     from_notebook: bool
     last: dict[str, ModuleReport] = field(default_factory=dict)
-    written: dict[str, str] = field(default_factory=dict)  # what we wrote from cells, by name
     seen: dict[str, str] = field(default_factory=dict)  # digests of what was checked last
 
     def check(self, modules: Sequence[str]) -> Shown:
@@ -139,25 +138,21 @@ class _Watch:
         return Shown(None, tuple(lines), tuple(self.last.values()))
 
     def differences(self) -> tuple[str, ...]:
-        """A line about cells that differ from the files that were checked: cells are graded."""
+        """A line about cells that differ from the files that were checked."""
         try:
             found = notebook.differences(self.folder, self.wanted)
         except RingsideError as error:
             return (str(error),)
         names = ", ".join(dict.fromkeys(each.cell.module for each in found))
-        return (f"notice: the notebook's cells, which are graded, differ: {names}.",) * bool(names)
+        return (f"notice: the notebook's cells and the files differ: {names}.",) * bool(names)
 
     def take_cells(self) -> list[str]:
         """Write the files from cells that differ; return the names of those modules.
 
-        A file is kept before it is overwritten, unless it is what was written from a cell here.
+        A file is kept before it is overwritten, unless a cell wrote it.
         """
         found = notebook.differences(self.folder, self.wanted)
-        ours = {each.cell.module for each in found if self.written.get(each.cell.module)
-                == each.file}  # fmt: skip
-        notebook.write_files(found, without_copy=ours)
-        for each in found:
-            self.written[each.cell.module] = each.cell.source.rstrip("\n") + "\n"
+        notebook.write_files(found)
         return list(dict.fromkeys(Path(each.cell.module).stem for each in found))
 
     def modules_of(self, changed: frozenset[str]) -> list[str] | None:

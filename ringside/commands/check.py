@@ -57,7 +57,7 @@ def run(asked: argparse.Namespace) -> int:
         raise TargetError(f"--timeout ({timeout_s:g}) must be more than 0 seconds.")
     if asked.watch:
         return _watch(asked, modules, timeout_s)
-    if not sync(asked, modules, files_count=True):
+    if not sync(asked, modules):
         return 2
     report = public_tests.run(asked.folder, modules, asked.test, timeout_s=timeout_s)
     if asked.json:

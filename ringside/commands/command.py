@@ -39,24 +39,18 @@ def add_sync(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def sync(asked: argparse.Namespace, modules: Sequence[str], *, files_count: bool = False) -> bool:
+def sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
     """Make notebook and files agree as asked; False: they differ and nothing was asked.
 
-    Args:
-        files_count: a file whose cell is still as released is enough; what is graded is told.
+    A cell that is still as released gives way to its file: that is no difference.
     """
     from ringside.checking import notebook
 
     found = notebook.differences(asked.folder, modules)
-    if files_count and not (asked.from_notebook or asked.from_files):
-        untouched = [difference for difference in found if difference.only_file_has_work]
-        found = [difference for difference in found if not difference.only_file_has_work]
-        if untouched and not found:
-            names = ", ".join(difference.cell.module for difference in untouched)
-            say_to_stderr(
-                f"notice: checked as written in the file: {names}. The cell, which is graded, is "
-                "still as released: `ringside handin --from-files` copies the file into it."
-            )
+    if asked.from_files:
+        found += notebook.giving_way(asked.folder, modules)
+    for cell in notebook.split(asked.folder, modules) if found else ():
+        say_to_stderr(f"notice: {notebook.split_sentence(cell)}")
     if not found:
         return True
     if not (asked.from_notebook or asked.from_files):

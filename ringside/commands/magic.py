@@ -1,9 +1,11 @@
-"""``%load_ext ringside`` and ``%%ranks``: a notebook cell as a script on simulated ranks.
+"""``%load_ext ringside``: what a notebook's cells may begin with.
 
-    %%ranks 4 --machine zaratan
+    %%module ring.py                     the cell is a module: it is written into this file, and
+    def all_reduce(comm, x): ...         what somebody else wrote there is kept
+
+    %%ranks 4 --machine zaratan          the cell is a script on simulated ranks
     from mpi4py import MPI
-    comm = MPI.COMM_WORLD
-    print("rank", comm.rank, "of", comm.size)
+    print("rank", MPI.COMM_WORLD.rank)
 
 Every rank is a fresh process: the cell sees the files beside the notebook, not its variables.
 """
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ringside.checking import module_file
 from ringside.checking.assertions import notes
 from ringside.errors import RankError
 from ringside.session.session import Result, Session
@@ -87,9 +90,18 @@ def _show(result: Result) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register ``%%ranks``."""
+    """Register ``%%module`` and ``%%ranks``."""
+    from IPython.core.error import UsageError
 
     def ranks(line: str, cell: str) -> None:
         run_cell(line, cell)
 
+    def module(line: str, cell: str) -> None:
+        try:
+            print(module_file.write(Path.cwd(), line.strip().strip("'\""), cell))
+        except module_file.ModuleFileError as error:
+            # An error in one line, and later cells don't run on a module that isn't there.
+            raise UsageError(f"%%module: {error}") from None
+
     shell.register_magic_function(ranks, magic_kind="cell", magic_name="ranks")
+    shell.register_magic_function(module, magic_kind="cell", magic_name="module")

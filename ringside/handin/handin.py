@@ -6,11 +6,13 @@ import ast
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,7 @@ def hand_in(
     folder = folder.resolve()
     books = notebook.notebooks(folder)
     if not books:
-        raise HandinError(f"{folder} holds no notebook with %%writefile cells.")
+        raise HandinError(f"{folder} holds no notebook with %%module cells.")
     if regrade.strip():
         text = regrade.strip() + "\n"
         if len(text.encode()) > MOST_REQUEST_BYTES:
@@ -95,8 +97,13 @@ def hand_in(
                 "read: say which module, and why."
             )
         write_atomically(folder / REQUEST, text.encode())
-    cells = [cell for book in books for cell in notebook.module_cells(book)]
-    notices = _validate(folder, cells)
+    texts = notebook.handed_in(folder)
+    cells = [
+        replace(cell, source=texts.get(cell, cell.source))
+        for book in books
+        for cell in notebook.module_cells(book)
+    ]
+    notices = [*_about_cells(folder), *_validate(folder, cells)]
     points = worth.of_notebooks(books)
     notices += [text.notice for text in points.texts if not text.written]
     predicted = _about_predictions(folder, books)
@@ -117,8 +124,32 @@ def hand_in(
     if dry_run:
         return Receipt(folder.name, "nothing, as asked", names, "", notices, told, due)
     if not force_zip and _exchange_is_configured():
-        return Receipt(folder.name, "exchange", names, _submit(folder), notices, told, due)
-    return Receipt(folder.name, "zip", names, str(_zip(folder, names)), notices, told, due)
+        where = _submit(folder, _notebooks(texts))
+        return Receipt(folder.name, "exchange", names, where, notices, told, due)
+    where = str(_zip(folder, names, _notebooks(texts)))
+    return Receipt(folder.name, "zip", names, where, notices, told, due)
+
+
+def _about_cells(folder: Path) -> list[str]:
+    """Which files are handed in instead of cells, and which cells were split."""
+    names = dict.fromkeys(each.cell.module for each in notebook.giving_way(folder))
+    *others, last = names or [""]
+    listed = f"{', '.join(others)} and {last}" if others else last
+    cells = "The cells of {} are as released, so the files were" if others else (
+        "The cell of {} is as released, so the file was"
+    )  # fmt: skip
+    notices = [f"{cells.format(listed)} taken; your notebook stays as it is."] if names else []
+    return notices + [notebook.split_sentence(cell) for cell in notebook.split(folder)]
+
+
+def _notebooks(texts: Mapping[notebook.ModuleCell, str]) -> dict[str, bytes]:
+    """The notebooks as they are handed in, where that isn't as they lie there."""
+    return {
+        book.name: notebook.with_texts(
+            book, {cell: text for cell, text in texts.items() if cell.notebook == book}
+        )
+        for book in {cell.notebook for cell in texts}
+    }
 
 
 def _validate(folder: Path, cells: list[notebook.ModuleCell]) -> list[str]:
@@ -204,13 +235,28 @@ def _nbgrader() -> Any:
     return app
 
 
-def _submit(folder: Path) -> str:
-    """Call ``nbgrader submit``; return its last line."""
+def _submit(folder: Path, notebooks: Mapping[str, bytes]) -> str:
+    """Call ``nbgrader submit``; return its last line.
+
+    It submits a whole folder: where notebooks go as they don't lie there, a copy of the folder.
+    """
+    if not notebooks:
+        return _submit_folder(folder)
+    with tempfile.TemporaryDirectory(prefix="ringside-handin-") as scratch:
+        copied = Path(scratch) / folder.name
+        left = shutil.ignore_patterns(*notebook.KEPT, TIMELINES, ".ipynb_checkpoints")
+        shutil.copytree(folder, copied, ignore=left, ignore_dangling_symlinks=True)
+        for name, data in notebooks.items():
+            (copied / name).write_bytes(data)
+        return _submit_folder(folder, f"--Exchange.assignment_dir={scratch}")
+
+
+def _submit_folder(folder: Path, *places: str) -> str:
     from nbgrader.coursedir import CourseDirectory
 
     # It submits the whole folder, so it is told what of it is no part of the assignment.
     ignored = [*CourseDirectory(parent=_nbgrader()).ignore, *notebook.KEPT, TIMELINES]
-    options = [f"--CourseDirectory.ignore={pattern}" for pattern in ignored]
+    options = [*places, *(f"--CourseDirectory.ignore={pattern}" for pattern in ignored)]
     result = subprocess.run(
         [sys.executable, "-m", "nbgrader", "submit", folder.name, *options],
         cwd=folder.parent,
@@ -228,11 +274,14 @@ def _submit(folder: Path) -> str:
     return lines[-1] if lines else ""
 
 
-def _zip(folder: Path, names: list[str]) -> Path:
+def _zip(folder: Path, names: list[str], notebooks: Mapping[str, bytes]) -> Path:
     path = folder / f"{folder.name}.zip"
     temporary = path.with_suffix(".zip.new")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in names:
-            packed.write(folder / name, name)
+            if name in notebooks:
+                packed.writestr(name, notebooks[name])
+            else:
+                packed.write(folder / name, name)
     os.replace(temporary, path)
     return path

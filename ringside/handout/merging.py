@@ -5,6 +5,7 @@
     docstring or signature of a    the newer one, where the student left it as it was handed out
     module that was written        (`three_way`)
     the same module twice          the last one that was written; the others follow it
+    a module's cell, split         one cell again
     any other cell, as handed out  the newer notebook's cells take its place
     any other cell, changed        stands where the newer notebook still has the cell as it was;
                                    else it follows the cell that it followed before
@@ -19,18 +20,17 @@ import ast
 import copy
 import hashlib
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringside.checking import cell_text
 from ringside.checking.notebook import NotebookError
 from ringside.handout.manifest import source_of, text_digest
 from ringside.handout.three_way import three_way
 
 __all__ = ["Merged", "docstrings_changed", "merge", "module_texts", "parse"]
 
-_WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+)\.py['\"]?\s*$")
 Cell = dict[str, Any]
 
 
@@ -111,10 +111,11 @@ class _Merge:
         self.following: dict[int, list[Cell]] = {}  # behind which cell; -1: before the first
         self.taken: set[int] = set()
         at = -1
-        for cell in mine["cells"]:
+        mine_cells = _whole(mine["cells"])
+        for cell in mine_cells:
             at = self._place(cell, at)
         self._fill()
-        self._compare(mine)
+        self._compare(mine_cells)
         self._insert()
 
     def _place(self, cell: Cell, at: int) -> int:
@@ -196,9 +197,9 @@ class _Merge:
         body = both.text if both else _body(text)
         return cell | {"source": f"{_head(stub, text)}\n{body}"}
 
-    def _compare(self, mine: Mapping[str, Any]) -> None:
+    def _compare(self, mine: list[Cell]) -> None:
         """Say which stubs differ from what the student was given."""
-        before = {_key(cell): cell for cell in mine["cells"] if _key(cell)}
+        before = {_key(cell): cell for cell in mine if _key(cell)}
         for key, slot in self.slots.items():
             if key not in before or self.cells[slot].get("cell_type") != "code":
                 continue
@@ -211,12 +212,16 @@ class _Merge:
                 self.merged.new_stubs[module] = body
 
     def _is_given(self, cell: Cell, old: Cell, stub: str) -> bool:
-        """Whether the student was given this stub already."""
-        if text_digest(stub) == text_digest(source_of(old)):
+        """Whether the student was given this stub already, be it below an older first line."""
+        if text_digest(_body(stub)) == text_digest(_body(source_of(old))):
             return True
+        older = f"%%writefile {_module(stub)}.py\n{_body(stub)}"
         if self.given is not None:
-            return text_digest(stub) in self.given.values()
-        return _marks(old).get("checksum") == _marks(cell).get("checksum")
+            return not {text_digest(stub), text_digest(older)}.isdisjoint(self.given.values())
+        marks, released_as = _marks(cell), _marks(old).get("checksum")
+        return released_as == marks.get("checksum") or cell_text.released(
+            _body(stub), f"{_module(stub)}.py", marks.get("grade_id"), released_as
+        )
 
     def _insert(self) -> None:
         ids = {str(cell.get("id")) for cell in self.cells}
@@ -241,9 +246,25 @@ def _is_slot(cell: Mapping[str, Any]) -> bool:
     return bool(_marks(cell).get("solution")) and bool(_marks(cell).get("grade_id"))
 
 
+def _whole(cells: Sequence[Cell]) -> list[Cell]:
+    """A student's cells; those that were one module's cell before it was split are one again."""
+    texts = [
+        cell_text.Cell(
+            source_of(cell), _marks(cell).get("grade_id"), cell.get("cell_type") == "code"
+        )
+        for cell in cells
+    ]
+    out, k = [], 0
+    while k < len(cells):
+        count = cell_text.num_parts(texts, k) if _module(texts[k].source) else 1
+        source = cell_text.joined([text.source for text in texts[k : k + count]])
+        out.append(cells[k] if count == 1 else {**cells[k], "source": source})
+        k += count
+    return out
+
+
 def _module(text: str) -> str:
-    match = _WRITEFILE.match(text.partition("\n")[0])
-    return match[1] if match else ""
+    return cell_text.module_of(text).removesuffix(".py")
 
 
 def _key(cell: Mapping[str, Any]) -> str:
@@ -268,7 +289,7 @@ def _head(stub: str, source: str) -> str:
 
 
 def _body(source: str) -> str:
-    return source.partition("\n")[2] if _module(source) else source
+    return cell_text.body_of(source) if _module(source) else source
 
 
 def _bears_its_checksum(cell: Mapping[str, Any]) -> bool:

@@ -67,7 +67,7 @@ class Target:
         path = path.resolve() if folder is None else path
         if not path.is_file():
             raise TargetError(
-                f"there is no file {path}: write it first, for instance with %%writefile."
+                f"there is no file {path}: write it first, for instance with %%module."
             )
         if function and not function.isidentifier():
             raise TargetError(f"{function!r} is no function's name; write FILE:FUNCTION.")
@@ -86,7 +86,7 @@ class Target:
             where = "another function" if in_file else "a notebook or an interactive session"
             raise TargetError(
                 f"{name or function!r} was defined in {where}, and ranks are fresh processes "
-                "that don't have it. Put it in a file with %%writefile and name it as "
+                "that don't have it. Put it in a file with %%module and name it as "
                 "FILE:FUNCTION, or run a cell on ranks with %%ranks."
             )
         path = Path(str(file)).resolve()

@@ -34,9 +34,9 @@
 # are `broken.py` (three programs for you to mend), `where_table.py` (one line),
 # `first_job.py`, and `examples.py`, `callers.py` and `cases.py` (how your functions are tried out).
 #
-# You work in this notebook: each `%%writefile` cell is one module. Run it, and the file is written.
-# Or edit the files; `ringside check` and `ringside handin` compare the two and offer to bring them
-# together.
+# You work in this notebook: each `%%module` cell is one module. Run it, and the file is written;
+# run the next cell before, which makes `%%module` known. Or edit the files: a cell that you leave
+# as it is gives way to its file.
 
 # %%
 import sys

@@ -34,10 +34,9 @@
 # ## How an assignment works
 #
 # **You write modules.** A module is one file, such as `sgd.py`. In this notebook it is one cell
-# that begins with `%%writefile sgd.py`: run the cell, and the file is there. Its functions have
+# that begins with `%%module sgd.py`: run the cell, and the file is there. Its functions have
 # docstrings and no bodies: replace each `raise NotImplementedError()` by your code. If you would
-# rather use an editor, edit the file; `ringside check` and `ringside handin` compare file and cell
-# and offer to bring them together.
+# rather use an editor, edit the file: a cell that you leave as it is gives way to its file.
 #
 # **You check them.** Under each module is a cell with `check("sgd")`. It runs the *public tests* in
 # `test_public.py` on your file, in a fresh process, and says for each test what is right or what
@@ -54,8 +53,9 @@
 #
 # **You hand in** with `ringside handin`, as often as you like before the deadline.
 #
-# Try it: run the first `%%writefile` cell in section 1 as it is, and then its check. Everything
-# fails, and each test says why. That is where everybody begins.
+# Try it: run the next cell, which makes `%%module` known. Then run the first `%%module` cell in
+# section 1 as it is, and its check. Everything fails, and each test says why. That is where
+# everybody begins.
 
 # %%
 import importlib
@@ -68,6 +68,8 @@ import networks
 import numpy as np
 
 from ringside import Machine, guess, reveal
+
+# %load_ext ringside
 
 
 def fresh(name):

@@ -39,8 +39,8 @@
 # hold in every module: inputs stay as they were, results are new arrays, nothing is kept from one
 # call to the next, the given communicator is used, and everything that is started is completed.
 #
-# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
-# check` and `ringside handin` compare the two and offer to bring them together.
+# You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
+# `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
 
 # %%
 import matplotlib.pyplot as plt

@@ -42,8 +42,8 @@
 # are `shards.py` (where the parts begin and end), `layers.py` (layers of one rank, with backward
 # passes; read it first), `traffic.py` (the messages of a training step) and `examples.py` (inputs).
 #
-# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
-# check` and `ringside handin` compare the two and offer to bring them together.
+# You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
+# `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
 
 # %%
 from importlib import import_module, invalidate_caches, reload

@@ -41,8 +41,8 @@
 # send and receive that a call starts is completed before it returns. Sends may wait for their
 # receives.
 #
-# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
-# check` and `ringside handin` compare the two and offer to bring them together.
+# You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
+# `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
 
 # %%
 import matplotlib.pyplot as plt

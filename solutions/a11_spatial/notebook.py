@@ -37,8 +37,8 @@
 # stands in the module's docstring and in `docs/contract.md`, and the public tests in
 # `test_public.py` ask for the same kinds of things.
 #
-# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
-# check` and `ringside handin` compare the two and offer to bring them together.
+# You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
+# `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
 
 # %%
 import matplotlib.pyplot as plt

@@ -44,8 +44,8 @@
 # send or to receive is completed before it returns, and its sends may have to wait for their
 # receives. A docstring says so where its module is an exception.
 #
-# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
-# check` and `ringside handin` compare the two and offer to bring them together.
+# You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
+# `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
 
 # %%
 import matplotlib.pyplot as plt

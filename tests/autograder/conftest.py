@@ -207,4 +207,4 @@ def hand_in(plan: Assignment, course: Course) -> Writer:
 
 def solved(name: str) -> str:
     """A solution cell, filled in rightly."""
-    return f"%%writefile {name}.py\n" + MODULE.format(name=name)
+    return f"%%module {name}.py\n" + MODULE.format(name=name)

@@ -53,7 +53,7 @@ def test_the_release_holds_stubs_where_solutions_were(plan: Assignment, course: 
     assert "is solved" not in text and "SOLUTION" not in text
     nb = nbformat.reads(text, as_version=4)
     cell = marks(nb)["one"]
-    assert cell.source.startswith("%%writefile one.py\n")
+    assert cell.source.startswith("%%module one.py\n")
     assert cell.source.endswith("raise NotImplementedError")
     assert sorted(path.name for path in course.release(NAME).iterdir()) == [
         plan.notebook, "given.py", "test_public.py",

@@ -315,8 +315,8 @@ def test_start_here_names_what_is_there_and_the_makefile_has_what_it_names(
     assert len(paths) == 6
     assert not [path for path in paths if not (students / path).exists()]
     folder, notebook = re.findall(r"cd (assignments/\S+)\njupyter lab (\S+)", page)[0]
-    [module] = re.findall(r"%%writefile (\w+)\.py", page)
-    assert f'"%%writefile {module}.py\\n"' in (students / folder / notebook).read_text()
+    [module] = re.findall(r"%%module (\w+)\.py", page)
+    assert f'"%%module {module}.py\\n"' in (students / folder / notebook).read_text()
     assert f"ringside check {module} " in page
 
 

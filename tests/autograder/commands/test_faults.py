@@ -129,8 +129,8 @@ def test_in_the_gradebook_a_fault_leaves_the_earlier_grade_or_none(
     assert scores(registered) == {"ada": 30.0}
     grader, _ = failing(100, "half")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: grader)
-    hand_in("ada", notebook(one="%%writefile one.py\n'half'"))
-    hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
+    hand_in("ada", notebook(one="%%module one.py\n'half'"))
+    hand_in("bob", notebook(one="%%module one.py\n'half'"))
     hand_in("eve", notebook(one=solved("one")))
     with pytest.raises(database.GradebookError, match=r"The grader failed\. one: BlockingIO"):
         steps.autograde(registered, NAME)
@@ -317,7 +317,7 @@ def nbgrader(
     """Starts `nbgrader autograde`: ada's results are stored, bob's are not, and none can be had."""
     registered.root.joinpath(CONFIG).write_text(CONFIGURATION)
     hand_in("ada", notebook(one=solved("one")))
-    hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
+    hand_in("bob", notebook(one="%%module one.py\n'half'"))
     found = finding.find(plan, [registered.submitted("ada", NAME)])
     pipeline.GradingSession(plan, registered, toy_grader).grade(found)
     started: list[subprocess.Popen[str]] = []

@@ -206,7 +206,7 @@ def test_a_module_like_one_of_an_earlier_year_is_told_with_its_author(
     ):
         folder = tmp_path / year / student
         folder.mkdir(parents=True)
-        content = notebook(one=f"%%writefile one.py\n{source}")
+        content = notebook(one=f"%%module one.py\n{source}")
         (folder / plan.notebook).write_text(json.dumps(content))
     (tmp_path / "2025" / "mallory").mkdir()
     (tmp_path / "2025" / "mallory" / plan.notebook).write_text("no notebook")

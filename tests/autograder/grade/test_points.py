@@ -54,7 +54,7 @@ def ada(
 ) -> Course:
     """A course where ada is graded, her text read and one of her modules corrected by hand."""
     monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
-    cells = {"one": solved("one"), "two": "%%writefile two.py\n'half'", "more": solved("more")}
+    cells = {"one": solved("one"), "two": "%%module two.py\n'half'", "more": solved("more")}
     hand_in("ada", notebook(**cells, words=TEXT), run__json=run_json(MODULE.format(name="one")))
     steps.autograde(registered, NAME)
     with database.open_gradebook(registered) as book:

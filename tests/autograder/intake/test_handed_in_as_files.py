@@ -81,10 +81,11 @@ def test_nbgrader_and_our_commands_give_files_the_same_points_whatever_lies_besi
         cell for cell in without.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != "one"
     ]
     hand_in("cell", without, one__py=source("one"), two__py="'half'")
+    hand_in("editor", notebook(), **both)  # the cells are as released
     hand_in("broken", b"{ never a notebook")
     expected = {
         "files": 90.0, "zipped": 60.0, "windows": 90.0, "damaged": 90.0, "gone": 90.0, "cell": 90.0,
-        "broken": 0.0,
+        "editor": 90.0, "broken": 0.0,
     }  # fmt: skip
     before = by_suites(registered, tmp_path, registered.build / "submitted")
     assert before == expected
@@ -107,6 +108,7 @@ def test_nbgrader_and_our_commands_give_files_the_same_points_whatever_lies_besi
         registered, "gone"
     )
     assert "one.py, which was handed in beside it, counts." in page(registered, "cell")
+    assert "one.py, which was handed in beside the notebook, counts." in page(registered, "editor")
     assert "could not be graded" in page(registered, "broken")
     assert "About the files" not in page(registered, "files")
 

@@ -40,7 +40,7 @@ def test_a_class_goes_through_nbgrader(
     full = {name: solved(name) for name in ("one", "two", "more")}
     hand_in("full", notebook(**full))
     hand_in("core", notebook(one=full["one"], two=full["two"]))
-    hand_in("half", notebook(one="%%writefile one.py\n'half'"))
+    hand_in("half", notebook(one="%%module one.py\n'half'"))
     hand_in("untouched", notebook())
     hand_in("broken", b'{"cells": [')
     hand_in("late", notebook(**full))
@@ -128,7 +128,7 @@ def test_a_written_paragraph_waits_for_a_person_and_an_empty_one_does_not(
 def test_grade_cells_carry_one_table_then_one_finite_number(
     registered: Course, notebook: Notebook, hand_in: Callable[..., Path]
 ) -> None:
-    nb = notebook(one="%%writefile one.py\n'half'")
+    nb = notebook(one="%%module one.py\n'half'")
     for cell in nb.cells:
         if cell.cell_type == "code":
             cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "1000"})]
@@ -182,7 +182,7 @@ def test_a_notebook_that_is_a_link_is_not_followed(
 def test_a_fault_of_the_grader_is_no_zero(
     registered: Course, notebook: Notebook, hand_in: Callable[..., Path]
 ) -> None:
-    hand_in("ada", notebook(one="%%writefile one.py\ncrash the grader"))
+    hand_in("ada", notebook(one="%%module one.py\ncrash the grader"))
     with pytest.raises(database.GradebookError, match="the toy grader crashed"):
         steps.autograde(registered, NAME)
     assert not (registered.build / "autograded" / "ada" / NAME).exists()

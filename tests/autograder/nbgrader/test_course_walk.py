@@ -220,9 +220,7 @@ def test_an_instructor_walks_from_a_new_course_to_grades_on_the_platform(walk: W
     walk.type(f"nbgrader fetch_assignment {NAME}", where=walk.home)
     folder = walk.home / NAME
     assert sorted(path.name for path in folder.iterdir()) == [f"{NAME}.ipynb", "test_public.py"]
-    write_cells(
-        folder / f"{NAME}.ipynb", double=f"%%writefile double.py\n{RIGHT}", words="It adds."
-    )
+    write_cells(folder / f"{NAME}.ipynb", double=f"%%module double.py\n{RIGHT}", words="It adds.")
     (folder / "double.py").write_text(RIGHT)
     assert "Submitted to the course's exchange" in walk.type("ringside handin", where=folder)
     walk.type(f"nbgrader collect {NAME}")

@@ -159,7 +159,7 @@ def test_a_request_is_listed_until_it_is_decided_and_the_decision_outlives_a_reg
 ) -> None:  # fmt: skip
     course, late_by = registered, DUE + 3 * DAY
     text = "ring is right: <script>alert(1)</script> the bound allows it"
-    hand_in("ada", notebook(one="%%writefile one.py\n'half'"), regrade__txt=text)
+    hand_in("ada", notebook(one="%%module one.py\n'half'"), regrade__txt=text)
     hand_in("bob", notebook(one=solved("one"), words="I saw that it is faster."))
     folder = course.requests(NAME)
     folder.mkdir(parents=True)
@@ -202,7 +202,7 @@ def test_a_request_is_listed_until_it_is_decided_and_the_decision_outlives_a_reg
         assert not book.find_grade("check_one", NAME, NAME, "ada").needs_manual_grade
 
     # nbgrader keeps it over a new grading, and so does a gradebook that is made anew.
-    hand_in("ada", notebook(one="%%writefile one.py\n'half' and more"), regrade__txt=text)
+    hand_in("ada", notebook(one="%%module one.py\n'half' and more"), regrade__txt=text)
     steps.autograde(course, NAME)
     assert scores(course)["ada"] == (20.0, 2.0)
     with database.open_gradebook(course) as book:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 _VECTORS = {
     "star", "sharded_server", "ring", "recursive", "tree", "ring_torch", "hierarchical",
 }  # fmt: skip
-HALF = "%%writefile one.py\n'half'"
+HALF = "%%module one.py\n'half'"
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def submission_full_of(notebook: nbformat.NotebookNode, found: list[Payload]) ->
             cell.attachments = {payload.text: {"image/svg+xml": payload.text}}
         grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
         if grade_id in ("one", "two", "words"):
-            cell.source = f"%%writefile {grade_id}.py\n" * (grade_id != "words") + everything
+            cell.source = f"%%module {grade_id}.py\n" * (grade_id != "words") + everything
         elif grade_id is None:
             cell.source = everything
     return json.dumps(notebook).encode()

@@ -311,7 +311,7 @@ def test_run_saves_trace_timeline_and_perfetto(folder: Path, ringside: Run) -> N
         ("launch ring.py:all_reduce --nodes 2 --gpus-per-node 2", "site local is one machine"),
         ("launch --jupyter ring.py:all_reduce", "give it no file"),
         ("check star", "there is no star.py here"),
-        ("handin", "holds no notebook with %%writefile cells"),
+        ("handin", "holds no notebook with %%module cells"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused_with_the_cure(
@@ -349,7 +349,7 @@ def test_check_outside_an_assignment_speaks_of_tests_not_of_notebooks(
     folder: Path, ringside: Run
 ) -> None:
     (folder / "test_public.py").unlink()
-    (folder / "lecture.ipynb").write_text(json.dumps(book("%%writefile hello.py\nx = 1\n")))
+    (folder / "lecture.ipynb").write_text(json.dumps(book("%%module hello.py\nx = 1\n")))
     status, _, errors = ringside("check")
     assert status == 2
     assert "go to the assignment's folder" in errors
@@ -411,7 +411,7 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     folder: Path, ringside: Run
 ) -> None:
     path = folder / "a00_ring.ipynb"
-    path.write_text(json.dumps(book("# text", "%%writefile ring.py\nprint('old')")))
+    path.write_text(json.dumps(book("# text", "%%module ring.py\nprint('old')")))
     status, _, errors = ringside("check ring")
     assert status == 2
     assert "ring.py: the file and its cell in a00_ring.ipynb differ" in errors
@@ -425,7 +425,7 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     assert cell.source.rstrip() == RING.rstrip()
     assert ringside("check ring")[0] == 1  # they agree now
 
-    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
+    path.write_text(json.dumps(book("%%module ring.py\nx = 1\n")))
     ringside("check ring --from-notebook")
     assert (folder / "ring.py").read_text() == "x = 1\n"
 
@@ -447,32 +447,131 @@ STUB = "def star(comm, x):\n    raise NotImplementedError"
 
 def _two_modules(folder: Path, star: str) -> Path:
     """A notebook whose ring is written and run, and whose star was released as STUB."""
-    cells = book(f"%%writefile ring.py\n{RING}")
-    cells["cells"].append(_released(f"%%writefile star.py\n{STUB}") | {"source": star})
+    cells = book(f"%%module ring.py\n{RING}")
+    cells["cells"].append(_released(f"%%module star.py\n{STUB}") | {"source": star})
     path = folder / "a00_ring.ipynb"
     path.write_text(json.dumps(cells))
     return path
 
 
 def test_a_module_as_it_was_released_stops_no_other(folder: Path, ringside: Run) -> None:
-    _two_modules(folder, f"%%writefile star.py\n{STUB}")
+    _two_modules(folder, f"%%module star.py\n{STUB}")
     assert notebook.differences(folder) == []
     status, output, errors = ringside("handin --dry-run --json")
     assert (status, errors) == (0, "")
     assert "star.py" not in json.loads(output)["files"]
-    (folder / "star.py").write_text("def star(comm, x):\n    return x\n")
-    status, _, errors = ringside("handin --dry-run")
-    assert status == 2  # else the stub in the cell would be handed in
-    assert (
-        "star.py: the file and its cell in a00_ring.ipynb differ; the cell is still as " in errors
+
+
+@pytest.mark.parametrize("first", ["%%module", "%%writefile"])
+def test_a_cell_as_it_was_released_gives_way_to_its_file(
+    folder: Path, ringside: Run, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "no configuration"))
+    path = folder / "a00_ring.ipynb"
+    cells = book(f"%%module ring.py\n{RING}")
+    cells["cells"].append(_released(f"{first} star.py\n{STUB}"))
+    path.write_text(json.dumps(cells))
+    work = "def star(comm, x):\n    return x\n"
+    (folder / "star.py").write_text(work)
+    assert notebook.differences(folder) == []
+    assert ringside("check ring")[::2] == (1, "")  # nothing is to be said
+    before = path.read_bytes()
+    # A sync from the notebook doesn't put the stub into the file.
+    assert ringside("handin --dry-run --from-notebook")[0] == 0
+    assert (folder / "star.py").read_text() == work
+    status, output, errors = ringside("handin --json")
+    receipt = json.loads(output)
+    assert (status, errors) == (0, "")
+    assert receipt["notices"][0] == (
+        "The cell of star.py is as released, so the file was taken; your notebook stays as it is."
     )
-    assert errors.index("--from-files") < errors.index("--from-notebook")
+    assert not any("NotImplementedError" in notice for notice in receipt["notices"])
+    assert path.read_bytes() == before
+    with zipfile.ZipFile(receipt["where"]) as packed:
+        handed_in = json.loads(packed.read("a00_ring.ipynb"))
+        assert packed.read("star.py").decode() == work
+    assert "".join(handed_in["cells"][1]["source"]) == f"{first} star.py\n{work}".rstrip()
+    assert handed_in["cells"][0] == json.loads(before)["cells"][0]
+    ringside("handin --dry-run --from-files")
+    assert json.loads(path.read_text())["cells"] == handed_in["cells"]
+
+
+def _split(source: str, at: str, *, metadata: dict[str, Any]) -> list[dict[str, Any]]:
+    """A released cell, written and cut in two as an editor's Split Cell leaves it."""
+    whole = _released(f"%%module star.py\n{STUB}") | {"source": source}
+    above, _, below = source.partition(at)
+    # JupyterLab takes the line ends at the cut away.
+    lower = {"source": (at + below).strip("\n"), "metadata": whole["metadata"] | metadata}
+    return [whole | {"source": above.rstrip("\n")}, whole | lower]
+
+
+LAB: dict[str, Any] = {}  # it copies the metadata, grade_id included
+VSCODE = {"nbgrader": None}  # it gives the new cell none
+STAR = (
+    "import numpy\n\n\ndef star(comm, x):\n    y = x\n    return y\n\n\ndef two():\n    return 2\n"
+)
+
+
+@pytest.mark.parametrize("metadata", [LAB, VSCODE], ids=["lab", "vscode"])
+@pytest.mark.parametrize("at", ["def star", "    return y", "def two"])
+def test_a_cell_that_was_split_is_one_module(
+    folder: Path,
+    ringside: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    metadata: dict[str, Any],
+) -> None:
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "no configuration"))
+    path = folder / "a00_ring.ipynb"
+    cells = book(f"%%module ring.py\n{RING}")
+    cells["cells"] += _split(f"%%module star.py\n{STAR}", at, metadata=metadata)
+    path.write_text(json.dumps(cells))
+    (folder / "star.py").write_text(STAR)  # as the cell wrote it before it was split
+    assert notebook.differences(folder) == []
+    status, output, _ = ringside("handin --json")
+    assert status == 0
+    receipt = json.loads(output)
+    assert receipt["notices"][0].startswith(
+        "the cell of star.py in a00_ring.ipynb was split into 2"
+    )
+    with zipfile.ZipFile(receipt["where"]) as packed:
+        [_, star] = json.loads(packed.read("a00_ring.ipynb"))["cells"]
+    assert "".join(star["source"]) == f"%%module star.py\n{STAR}".rstrip()
+    # Then the first half was run: it wrote half a module. `check` says why, and joins them.
+    (folder / "star.py").write_text(STAR.partition(at)[0])
+    if metadata == VSCODE and at != "    return y":
+        return  # nothing tells a cell below from one of the student's own
+    status, _, errors = ringside("check star")
+    assert status == 2
+    assert "notice: the cell of star.py in a00_ring.ipynb was split into 2: they count" in errors
+    ringside("check star --from-notebook")
+    written = (folder / "star.py").read_text()
+    assert written.split() == STAR.split() and "return y" in written
+    (folder / "star.py").write_text(STAR)
+    ringside("check star --from-files")
+    assert len(json.loads(path.read_text())["cells"]) == 3  # they agree: nothing to be done
+
+
+def test_a_copy_of_a_cell_and_a_cell_of_the_readers_own_are_no_halves(folder: Path) -> None:
+    whole = _released(f"%%module star.py\n{STUB}") | {"source": f"%%module star.py\n{STAR}"}
+    own = {"cell_type": "code", "metadata": {}, "outputs": []}
+    for below in (
+        whole | {"source": STAR},  # a copy that lost its first line
+        whole,
+        own | {"source": "from star import star\nprint(star(None, 3))"},
+        own | {"source": "%timeit star(None, 3)"},
+        own | {"source": ""},
+        own | {"cell_type": "markdown", "source": "    a quotation"},
+    ):
+        path = folder / "a00_ring.ipynb"
+        path.write_text(json.dumps(book("") | {"cells": [whole, below]}))
+        assert notebook.split(folder) == []
 
 
 def test_a_cell_with_work_in_it_comes_before_a_file_as_released(
     folder: Path, ringside: Run
 ) -> None:
-    path = _two_modules(folder, "%%writefile star.py\ndef star(comm, x):\n    return x")
+    path = _two_modules(folder, "%%module star.py\ndef star(comm, x):\n    return x")
     (folder / "star.py").write_text(f"{STUB}\n")
     os.utime(path, (1e9, 1e9))  # although the file is newer
     _, _, errors = ringside("check star")
@@ -483,7 +582,7 @@ def test_a_cell_with_work_in_it_comes_before_a_file_as_released(
 @pytest.mark.parametrize("newer", ["file", "notebook"])
 def test_the_newer_side_is_named_and_comes_first(folder: Path, ringside: Run, newer: str) -> None:
     path = folder / "a00_ring.ipynb"
-    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
+    path.write_text(json.dumps(book("%%module ring.py\nx = 1\n")))
     os.utime(folder / "ring.py", (1e9 + (newer == "file"), 1e9 + (newer == "file")))
     os.utime(path, (1e9 + (newer == "notebook"), 1e9 + (newer == "notebook")))
     _, _, errors = ringside("check ring")
@@ -496,7 +595,7 @@ def test_the_newer_side_is_named_and_comes_first(folder: Path, ringside: Run, ne
 
 def test_what_a_sync_overwrites_is_kept_beside_it(folder: Path, ringside: Run) -> None:
     path = folder / "a00_ring.ipynb"
-    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
+    path.write_text(json.dumps(book("%%module ring.py\nx = 1\n")))
     before = path.read_text()
     (folder / "ring.py.before-sync-1").write_text("of an earlier one")
     _, _, errors = ringside("handin --dry-run --from-notebook")
@@ -514,7 +613,7 @@ def test_what_a_sync_overwrites_is_kept_beside_it(folder: Path, ringside: Run) -
 
 def test_check_offers_no_files_where_there_are_none(folder: Path, ringside: Run) -> None:
     path = folder / "a00_ring.ipynb"
-    path.write_text(json.dumps(book("%%writefile star.py\nx = 1\n")))
+    path.write_text(json.dumps(book("%%module star.py\nx = 1\n")))
     status, _, errors = ringside("check star")
     assert status == 2
     assert "--from-notebook" in errors and "--from-files" not in errors
@@ -522,7 +621,7 @@ def test_check_offers_no_files_where_there_are_none(folder: Path, ringside: Run)
 
 def test_a_cell_may_not_write_outside_the_folder(folder: Path, ringside: Run) -> None:
     path = folder / "a00_ring.ipynb"
-    path.write_text(json.dumps(book("%%writefile ../evil.py\nx = 1\n")))
+    path.write_text(json.dumps(book("%%module ../evil.py\nx = 1\n")))
     status, _, errors = ringside("check --from-notebook")
     assert status == 2
     assert "only write into the notebook's folder" in errors
@@ -531,7 +630,7 @@ def test_a_cell_may_not_write_outside_the_folder(folder: Path, ringside: Run) ->
 
 def test_the_hash_of_a_cell_is_that_of_the_file_written_from_it(folder: Path) -> None:
     path = folder / "book.ipynb"
-    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n\ny = 2")))
+    path.write_text(json.dumps(book("%%module ring.py\nx = 1\n\ny = 2")))
     found = notebook.differences(folder)
     notebook.write_files(found)
     [cell] = notebook.module_cells(path)
@@ -719,7 +818,7 @@ def test_handin_packs_notebook_modules_and_run(
     folder: Path, ringside: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "no configuration"))
-    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%module ring.py\n{RING}")))
     (folder / "private.txt").write_text("not handed in")
     status, output, _ = ringside("handin --json")
     receipt = json.loads(output)
@@ -747,7 +846,7 @@ def test_handin_goes_to_nbgraders_exchange_where_one_is_configured(
     inbound.chmod(0o733)
     released = exchange / "pdl" / "outbound" / folder.name
     released.mkdir(parents=True)
-    (released / "a00_ring.ipynb").write_text(json.dumps(book("%%writefile ring.py\n")))
+    (released / "a00_ring.ipynb").write_text(json.dumps(book("%%module ring.py\n")))
     settings.mkdir()
     (settings / "nbgrader_config.py").write_text(
         f"c = get_config()\nc.Exchange.root = {str(exchange)!r}\n"
@@ -755,7 +854,10 @@ def test_handin_goes_to_nbgraders_exchange_where_one_is_configured(
         "c.CourseDirectory.course_id = 'pdl'\n"
     )
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(settings))
-    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    cells = book(f"%%module ring.py\n{RING}")
+    cells["cells"].append(_released(f"%%module star.py\n{STUB}"))
+    (folder / "a00_ring.ipynb").write_text(json.dumps(cells))
+    (folder / "star.py").write_text("star = 1\n")  # the cell gives way to it
     (folder / "ring.py.before-sync-1").write_text("what was there before")
     (folder / ".ringside").mkdir()
     (folder / ".ringside" / "ring.html").write_text("a timeline")
@@ -765,10 +867,13 @@ def test_handin_goes_to_nbgraders_exchange_where_one_is_configured(
     [submitted] = inbound.iterdir()
     assert (submitted / "ring.py").read_text() == RING
     assert not list(submitted.glob("*before-sync*")) and not (submitted / ".ringside").exists()
+    handed_in = json.loads((submitted / "a00_ring.ipynb").read_text())
+    assert "".join(handed_in["cells"][1]["source"]) == "%%module star.py\nstar = 1"
+    assert json.loads((folder / "a00_ring.ipynb").read_text()) == cells
 
 
 def test_handin_notices_a_run_of_another_version(folder: Path, ringside: Run) -> None:
-    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%module ring.py\n{RING}")))
     (folder / "run.json").write_text(json.dumps({"module": "ring", "module_sha256": "0" * 64}))
     status, output, _ = ringside("handin --dry-run")
     assert status == 0
@@ -783,7 +888,7 @@ def test_handin_names_the_texts_that_nobody_wrote_and_says_what_all_is_worth(
         marks = {"grade": True, "grade_id": name, "points": points, "solution": kind != "code"}
         return {"cell_type": kind, "id": name, "metadata": {"nbgrader": marks}, "source": source}
 
-    content = book(f"%%writefile ring.py\n{RING}")
+    content = book(f"%%module ring.py\n{RING}")
     content["cells"] += [
         graded("check_ring", 100.0, "check()"),
         graded("check_tree", 0.0, "check()"),
@@ -807,7 +912,7 @@ def test_handin_names_the_texts_that_nobody_wrote_and_says_what_all_is_worth(
 
 def test_handin_refuses_a_module_that_is_no_python(folder: Path, ringside: Run) -> None:
     (folder / "ring.py").write_text("def all_reduce(comm, x)\n")
-    source = "%%writefile ring.py\ndef all_reduce(comm, x)\n"
+    source = "%%module ring.py\ndef all_reduce(comm, x)\n"
     (folder / "a00_ring.ipynb").write_text(json.dumps(book(source)))
     status, _, errors = ringside("handin")
     assert status == 2
@@ -818,7 +923,7 @@ def test_handin_refuses_a_module_that_is_no_python(folder: Path, ringside: Run) 
 def test_a_byte_order_mark_is_no_part_of_a_module(folder: Path, ringside: Run, where: str) -> None:
     source = RING.lstrip()
     marks = {"file": "", "cell": "", where: "\ufeff"}
-    content = book(f"%%writefile ring.py\n{marks['cell']}{source}")
+    content = book(f"%%module ring.py\n{marks['cell']}{source}")
     (folder / "a00_ring.ipynb").write_text(json.dumps(content))
     (folder / "ring.py").write_text(marks["file"] + source, encoding="utf-8")
     digest = notebook.module_sha256((folder / "ring.py").read_bytes())
@@ -830,7 +935,7 @@ def test_a_byte_order_mark_is_no_part_of_a_module(folder: Path, ringside: Run, w
 
 
 def test_a_file_that_is_not_utf8_is_named_with_its_line(folder: Path, ringside: Run) -> None:
-    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%module ring.py\n{RING}")))
     (folder / "ring.py").write_bytes(b"x = 1\r\n# caf\xe9\r\n")
     for line in ("check ring", "handin --from-files"):
         status, _, errors = ringside(line)

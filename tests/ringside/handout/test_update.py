@@ -140,6 +140,31 @@ def test_a_module_that_is_there_twice_or_lost_its_marks_or_is_no_longer_asked_fo
     assert "nbgrader" not in merged.content["cells"][-1]["metadata"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_cell_below_an_older_first_line_fills_the_newer_one(known: bool) -> None:
+    newer = copy.deepcopy(OLD)
+    newer["cells"][1] = code("ring", STUB.replace("%%writefile", "%%module"), solution=True)
+    given = given_by(OLD) if known else None
+    merged = merging.merge(OLD, newer, given)
+    assert sources(merged.content) == sources(newer) and not merged.has_work
+    assert (merged.redocumented, merged.new_stubs) == ({}, {})  # nothing is new in the stub
+    mine = copy.deepcopy(OLD)
+    mine["cells"][1]["source"] = MINE
+    merged = merging.merge(mine, newer, given)
+    assert sources(merged.content)[1] == MINE.replace("%%writefile", "%%module")
+    assert (merged.filled, merged.redocumented, merged.new_stubs) == (["ring"], {}, {})
+
+
+def test_the_parts_of_a_split_cell_are_joined() -> None:
+    mine = copy.deepcopy(OLD)
+    at = MINE.index("    return")
+    upper, lower = (copy.deepcopy(mine["cells"][1]) for _ in range(2))
+    upper["source"], lower["source"] = MINE[:at].rstrip("\n"), MINE[at:]
+    mine["cells"][1:2] = [upper, lower | {"id": "lower"}]
+    merged = merging.merge(mine, NEWER, given_by(OLD))
+    assert (sources(merged.content)[2], merged.filled) == (MINE, ["ring"])
+
+
 def test_a_changed_check_cell_is_put_right_and_kept_without_its_marks() -> None:
     mine = copy.deepcopy(OLD)
     mine["cells"][2]["source"] = 'check("ring")\nprint("mine")'

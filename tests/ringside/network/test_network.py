@@ -428,7 +428,7 @@ def test_missing_files_and_functions_are_clear_errors(session: Session) -> None:
 def test_function_of_a_notebook_is_refused_with_the_cure() -> None:
     namespace: dict[str, object] = {"__name__": "__main__"}
     exec("def f(comm): pass", namespace)
-    with pytest.raises(TargetError, match=r"%%writefile.*%%ranks"):
+    with pytest.raises(TargetError, match=r"%%module.*%%ranks"):
         ringside.run(namespace["f"], 2)  # type: ignore[arg-type]
 
 
