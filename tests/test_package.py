@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -120,8 +121,33 @@ def test_the_wheel_holds_presets_templates_licences_and_the_handout(wheel: Path)
     for name in (*pages, "lectures/03_allreduce.ipynb", "lectures/data/ledger.csv"):
         assert f"{handout}/{name}" in names
     assert not [name for name in names if DRAFT in name]
+    assert f"{handout}/lectures/explanations.json" in names
+    assert not [n for n in names if re.fullmatch(f"{handout}/lectures/[0-9].*py", n)]
     for path in (ROOT / "assignments").glob("*/*.ipynb"):
         assert f"{handout}/assignments/{path.parent.name}/{path.name}" in names
+
+
+def test_the_wheels_lectures_are_cleared_and_small(wheel: Path) -> None:
+    handout = "ringside/handout/tree/lectures"
+    with zipfile.ZipFile(wheel) as packed:
+        books = [name for name in packed.namelist() if re.fullmatch(f"{handout}/.*ipynb", name)]
+        explained = json.loads(packed.read(f"{handout}/explanations.json"))["explanations"]
+        assert len(books) == len(list((ROOT / "lectures").glob("*.ipynb")))
+        for name in books:
+            text = packed.read(name)
+            cells = json.loads(text)["cells"]
+            assert len(text) < 300_000 and not any(cell.get("outputs") for cell in cells)
+            assert not any("checked" in cell["metadata"].get("tags", []) for cell in cells)
+    assert "27 days" in explained["00/days"]["text"]
+
+
+def test_in_its_environment_jupyterlab_hides_create_assignment(empty: Path) -> None:
+    script = (
+        "from jupyterlab_server.config import get_page_config; "
+        "print(get_page_config([])['disabledExtensions'])"
+    )
+    done = run(empty / "python", "-c", script, folder=empty)
+    assert "@jupyter/nbgrader:create-assignment" in done.stdout, done.stderr
 
 
 def test_neither_holds_a_solution_or_a_hidden_line(

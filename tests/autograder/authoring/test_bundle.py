@@ -55,6 +55,23 @@ def test_the_real_tree_holds_no_solution_and_no_hidden_line(students: Path) -> N
         assert "students/pyproject.toml" in archive.namelist()
 
 
+def test_the_real_trees_lectures_are_cleared(students: Path) -> None:
+    folder = students / "lectures"
+    assert not list(folder.glob("[0-9]*.py")), "their texts hold the answers"
+    explained = json.loads((folder / "explanations.json").read_text())["explanations"]
+    assert "27 days" in explained["00/days"]["text"]
+    for path in folder.glob("*.ipynb"):
+        cells = json.loads(path.read_text())["cells"]
+        assert not any(cell.get("outputs") for cell in cells)
+        assert not any("revealed" in cell["metadata"] for cell in cells)
+        words = "".join(line for cell in cells for line in cell["source"])
+        assert "For teachers" not in words and "It takes 27 days" not in words
+    first = students / "assignments" / "a01_first_ranks"
+    assert 'reveal(\\"a01/own-x\\")' in (first / "a01_first_ranks.ipynb").read_text()
+    entry = json.loads((first / "explanations.json").read_text())["explanations"]["a01/own-x"]
+    assert entry["answer"] == "200 on rank 1 and 100 on the others" and "own" in entry["text"]
+
+
 def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
     students: Path,
 ) -> None:
