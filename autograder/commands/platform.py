@@ -1,4 +1,4 @@
-"""``autograder platform``: an autograder for Gradescope or PrairieLearn, public tests on GitHub."""
+"""``autograder platform``: autograders for Gradescope and PrairieLearn, public tests on GitHub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograder.course.course import Course
 from autograder.exports import VISIBILITY
 
 NAME = "platform"
-ABOUT = "an autograder for Gradescope or PrairieLearn, or public tests on GitHub"
+ABOUT = "an autograder for Gradescope or PrairieLearn, or public tests on GitHub or Classroom 50"
 PLATFORMS = ("gradescope", "prairielearn", "github", "classroom50")
 
 

@@ -15,9 +15,10 @@ from tests.autograder.hub import machine
 def test_it_has_its_environments_and_not_the_tree_wherever_that_lies() -> None:
     made = machine.Machine()
     try:
+        made.run("root", "useradd --create-home ada")
         for place in machine.ENVIRONMENTS:
             code = "import numpy, sys; print(sys.prefix)"
-            done = made.run("nobody", f"{place}/.venv/bin/python -c {shlex.quote(code)}")
+            done = made.run("ada", f"{place}/.venv/bin/python -c {shlex.quote(code)}")
             assert done.stdout == f"{place}/.venv\n"
         hidden = made.run("root", f"cat {shlex.quote(str(KIT / 'pyproject.toml'))}", check=False)
         assert "No such file or directory" in hidden.stdout

@@ -1,4 +1,4 @@
-"""The repository for GitHub: its workflow as GitHub documents it, and its steps run in order."""
+"""GitHub: the workflow as GitHub documents it, the autograder as Classroom 50 does, both run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import yaml
 from autograder.authoring import bundle
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.platforms import github
+from autograder.platforms import classroom50, github
+from autograder.verify import edits
 
 NAME = "a01_first_ranks"
 # docs.github.com, "Workflow syntax for GitHub Actions": the keys of each level that we may use.
@@ -33,7 +34,20 @@ STEP = {
     *("id", "if", "name", "uses", "run", "working-directory", "shell", "with", "env"),
     *("continue-on-error", "timeout-minutes"),
 }
-CLASSROOM = {"name", "setup", "run", "input", "output", "comparison", "timeout", "points"}
+# github.com/foundation50/classroom50, wiki/Advanced-Autograding.md and what its collect_scores.py
+# refuses, read on 2026-11-28: texts that mustn't be empty, and whole numbers.
+RESULT_TEXTS = {"schema", "classroom", "assignment", "submission", "commit", "release", "review"}
+RESULT = {*RESULT_TEXTS, "datetime", "score", "max-score", "tests"}
+RESULT_TEST = {"test-name", "passed", "score", "max-score"}
+RUNTIME = {"runs-on", "container", "python", "node", "java", "go", "rust", "apt"}
+RUNNER = {  # what its runner tells an autograder
+    "CLASSROOM": "parallel",
+    "ASSIGNMENT": "a01-first-ranks",
+    "SUBMISSION_TAG": "submit/2026-11-28T10-00-00Z-a1b2c3d",
+    "COMMIT_URL": "https://github.example/commit/a1b2c3d",
+    "RELEASE_URL": "https://github.example/releases/tag/1",
+    "REVIEW_URL": "",
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +83,26 @@ def test_nothing_of_the_hidden_suite_is_in_the_repository(repository: Path) -> N
     assert not (repository / "autograder").exists()
 
 
-def test_autograding_json_is_as_github_classroom_reads_it(repository: Path) -> None:
-    text = (repository / ".github" / "classroom" / "autograding.json").read_text()
-    tests = json.loads(text)["tests"]
-    plan = plans.load(NAME)
-    assert [test["points"] for test in tests] == [m.weight for m in plan.modules if not m.extra]
-    for test in tests:
-        assert test.keys() == CLASSROOM
-        assert test["comparison"] in ("included", "exact", "regex")
-        assert isinstance(test["points"], int) and test["timeout"] > 0
+def test_what_nothing_reads_any_more_is_not_made(repository: Path) -> None:
+    """GitHub Classroom, which read autograding.json, ended on 2026-08-28."""
+    assert not (repository / ".github" / "classroom").exists()
+
+
+@pytest.fixture(scope="module")
+def classroom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("classroom50") / NAME
+    return classroom50.make(plans.load(NAME), Course.here(), folder)
+
+
+def test_classroom50_gets_a_template_without_a_second_workflow(classroom: Path) -> None:
+    assert (classroom / "template" / "assignments" / NAME / "test_public.py").is_file()
+    assert not (classroom / "template" / ".github").exists()
+    assert not bundle.leaks(Course.here(), classroom)
+    own = classroom / "autograders" / "a01-first-ranks"
+    assert sorted(path.name for path in own.iterdir()) == [
+        "autograder.py", "runtime.json", "settings.json",
+    ]  # fmt: skip
+    assert json.loads((own / "runtime.json").read_text()).keys() <= RUNTIME
 
 
 def runner(folder: Path) -> dict[str, str]:
@@ -149,6 +174,52 @@ def test_the_steps_run_and_tell_a_solution_from_a_stub(
     tests = job | {"steps": [each for each in job["steps"] if each.get("name") == "Public tests"]}
     assert run_steps(tests, checkout, env) == [("Public tests", 0)]
     assert "ping: 100 of 100 public points" in (own / "check.txt").read_text()
-    [first, *_] = json.loads((checkout / ".github/classroom/autograding.json").read_text())["tests"]
-    done = subprocess.run(["bash", "-c", first["run"]], cwd=checkout, env=env)
-    assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_classroom50_gets_the_public_points_of_one_run(classroom: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(classroom / "template", checkout, symlinks=True)
+    own = checkout / "assignments" / NAME
+    (own / f"{NAME}.ipynb").unlink()  # who works in files alone
+    solution = Course.here().solution(NAME)
+    shutil.copy(solution / "ping.py", own)
+    wrong = edits.wrong_submissions(solution, ["mend"])[0]
+    (own / "mend.py").write_text(wrong.source)
+    env = runner(tmp_path) | RUNNER
+    python = tmp_path / "python" / "bin" / "python"
+    autograder = classroom / "autograders" / "a01-first-ranks" / "autograder.py"
+    done = subprocess.run(
+        [str(python), str(autograder)], cwd=checkout, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((checkout / "result.json").read_text())
+    assert done.stdout.count("Step 1 of 1: the kit") == 1
+    check_result(result)
+    weights = {module.name: module.weight for module in plans.load(NAME).modules}
+    scores = {test["test-name"]: test for test in result["tests"]}
+    assert {name: test["max-score"] for name, test in scores.items()} == weights
+    assert (scores["ping"]["score"], scores["ping"]["passed"]) == (weights["ping"], True)
+    assert 0 < scores["mend"]["score"] < weights["mend"] and not scores["mend"]["passed"]
+    assert scores["where"]["score"] == 0
+    page = (checkout / "release-body.md").read_text()
+    assert page.startswith(f"### {result['score']} of {result['max-score']} public points\n")
+    (checkout / "install.py").write_text("raise SystemExit(1)\n")
+    broken = subprocess.run([str(python), str(autograder)], cwd=checkout, env=env, text=True,
+                            capture_output=True)  # fmt: skip
+    assert broken.returncode == 1  # its runner then reports an error, and no points
+    assert "::error::The kit could not be installed" in broken.stdout
+
+
+def check_result(result: dict[str, Any]) -> None:
+    """What Classroom 50 refuses to collect."""
+    assert result.keys() == RESULT
+    assert result["schema"] == "classroom50/result/v1"
+    assert result["submission"].startswith("submit/")
+    assert all(isinstance(result[name], str) and result[name] for name in RESULT_TEXTS)
+    for entry in (result, *result["tests"]):
+        assert type(entry["score"]) is int and type(entry["max-score"]) is int
+        assert 0 <= entry["score"] <= entry["max-score"]
+    for test in result["tests"]:
+        assert test.keys() == RESULT_TEST and type(test["passed"]) is bool
+    assert result["score"] == sum(test["score"] for test in result["tests"])
