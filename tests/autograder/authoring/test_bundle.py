@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import tomllib
 import zipfile
 from pathlib import Path
@@ -18,7 +17,6 @@ from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from ringside import output_folder
-from ringside.commands.cli import main as ringside
 from ringside.output_folder import FolderError
 from tests.autograder.conftest import KIT, NAME
 
@@ -203,34 +201,9 @@ def test_a_zip_that_the_command_did_not_make_is_left_alone(
 # -- what students get ---------------------------------------------------------------------------
 
 
-def test_start_here_names_what_is_there_and_the_makefile_has_what_it_names(
-    students: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = (students / "README.md").read_text()
-    assert page.startswith("# Start here\n") and len(page.split()) <= 400
-    assert "{{" not in page and "autograder" not in page
-    targets = set(re.findall(r"^([a-z]+):", (students / "Makefile").read_text(), re.MULTILINE))
-    assert targets == set(re.findall(r"(?:^|`)make ([a-z]+)", page, re.MULTILINE))
-    for target in targets:
-        command = ["make", "--dry-run", target]
-        done = subprocess.run(command, cwd=students, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    commands = set(re.findall(r"(?:^|`)ringside ([a-z]+)", page, re.MULTILINE))
-    assert {"check", "handin", "launch", "run", "site", "update"} == commands
-    for name in commands:
-        with pytest.raises(SystemExit, match="0"):
-            ringside([name, "--help"])
-    paths = {*re.findall(r"\]\(([^)]+)\)", page), *re.findall(r"cd (assignments/\S+)", page)}
-    assert len(paths) == 6
-    assert not [path for path in paths if not (students / path).exists()]
-    folder, notebook = re.findall(r"cd (assignments/\S+)\njupyter lab (\S+)", page)[0]
-    [module] = re.findall(r"%%writefile (\w+)\.py", page)
-    assert f'"%%writefile {module}.py\\n"' in (students / folder / notebook).read_text()
-    assert f"ringside check {module} " in page
-
-
 def test_the_zip_holds_what_links_lead_to(students: Path) -> None:
     with zipfile.ZipFile(bundle.pack(students)) as archive:
         names = set(archive.namelist())
     assert "students/ringside/cluster/sites/generic.toml" in names
     assert "students/.ringside-made" not in names
+    assert {"students/.vscode/tasks.json", "students/.ringside/handout.json"} <= names
