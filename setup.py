@@ -1,6 +1,7 @@
 """Puts the handout into the package: what `ringside start` lays out. All else: pyproject.toml.
 
-    ringside/handout/tree/    assignments/, lectures/, students' pages of docs/
+    ringside/handout/tree/    assignments/, lectures/, students' pages of docs/, and what stands in
+                              ringside/handout/start/: a first page, settings of VS Code
 
 Lectures are cleared for students, as in `autograder bundle`, and their texts are left out.
 An assignment's folder in which somebody wrote modules isn't packed: they may be solutions. Nor is
@@ -27,8 +28,9 @@ HANDOUT = (
     *("assignments", "lectures", "LICENSE", "LICENSE-teaching"),
     *("AGENTS.md", "calendar.ics"),  # of a course's own tree
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
-    *("docs/ways_to_run.md", "docs/glossary.md"),
+    *("docs/ways_to_run.md", "docs/glossary.md", "docs/colab.md"),
 )
+START = HERE / "ringside" / "handout" / "start"
 LEFT = (
     *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
@@ -73,6 +75,28 @@ def clear_lectures(folder: Path) -> None:
     del sys.modules["ringside"]
 
 
+def lay_handout(target: Path) -> None:
+    """Write the folder that `ringside start` copies."""
+    for name in HANDOUT:
+        source, place = HERE / name, target / name
+        if source.is_dir():
+            left = (*LEFT, *drafts()) if name == "assignments" else LEFT
+            shutil.copytree(source, place, ignore=shutil.ignore_patterns(*left))
+        elif source.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place)
+    clear_lectures(target / "lectures")
+    shutil.copytree(START / "vscode", target / ".vscode")
+    page = (START / "README.md.in").read_text(encoding="utf-8")
+    notebooks = sorted((target / "assignments").glob("*/*.ipynb"))
+    if notebooks:  # the first assignment, and its first module
+        cells = json.loads(notebooks[0].read_text(encoding="utf-8"))["cells"]
+        names = [match[1] for c in cells if (match := FIRST_LINE.match("".join(c["source"])))]
+        page = page.replace("{{ assignment }}", notebooks[0].parent.name)
+        page = page.replace("{{ module }}", names[0].removesuffix(".py"))
+    (target / "README.md").write_text(page, encoding="utf-8")
+
+
 class BuildWithHandout(build_py):
     """The package, and the handout in it."""
 
@@ -83,15 +107,7 @@ class BuildWithHandout(build_py):
         refuse_written_modules()
         target = Path(self.build_lib) / "ringside" / "handout" / "tree"
         shutil.rmtree(target, ignore_errors=True)
-        for name in HANDOUT:
-            source, place = HERE / name, target / name
-            if source.is_dir():
-                left = (*LEFT, *drafts()) if name == "assignments" else LEFT
-                shutil.copytree(source, place, ignore=shutil.ignore_patterns(*left))
-            elif source.is_file():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, place)
-        clear_lectures(target / "lectures")
+        lay_handout(target)
 
 
 class SourcesWithoutSolutions(sdist):

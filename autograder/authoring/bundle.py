@@ -3,7 +3,7 @@
 Taken are ringside/, cluster/, lectures/, the assignments that the term has handed out
 (``ringside.handout.listing``), the pages of docs/ that are for students, and the files that
 install them. Lectures are cleared (ringside/predictions/students.py), and their texts stay here.
-README and Makefile are the students' own (templates/students),
+README and Makefile are the students' own (templates/students), .vscode is that of `ringside start`,
 and pyproject.toml loses what names the autograder. AGENTS.md tells AI assistants what they may do:
 the course's own file of that name, else the template in the version that course.toml names. The
 dates of course.toml become calendar.ics. .ringside/handout.json lists what the tree holds, by which
@@ -41,17 +41,19 @@ FILES = (
     *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
     *("constraints.txt", "environment.yml", "install.py", "setup.py", "MANIFEST.in"),
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
-    *("docs/ways_to_run.md", "docs/glossary.md"),
+    *("docs/ways_to_run.md", "docs/glossary.md", "docs/install.md", "docs/colab.md"),
 )
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
 TEXTS = "[0-9][0-9]_*.py"  # of lectures, with what students' notebooks are to keep to themselves
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
+VSCODE = "ringside/handout/start/vscode"  # as `ringside start` lays it out
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
 TELLING = 20  # characters of code that a run must have
 ANSWERS = "answers.md"  # of an assignment: to its prompts, and rubrics
 EXAM = "exam.md"  # questions for an exam, with solutions; an assignment may have none
 
 
+_REGION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL)
 AGENTS = "AGENTS.md"  # what AI assistants may do in the course
 RULE = "separated"  # where course.toml doesn't choose
 COMMAND = "autograder bundle"
@@ -148,6 +150,7 @@ def _fill(course: Course, folder: Path, names: Sequence[str]) -> None:
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
     _write(folder / "README.md", _start_here(course, names[0]))
+    shutil.copytree(course.kit / VSCODE, folder / ".vscode")
     _write(folder / AGENTS, _for_assistants(course))
     term = settings.term(course)
     if term.has_dates:
@@ -258,12 +261,15 @@ def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:
-    """Lines that students may have: the toolkit's, and what is given beside each notebook."""
+    """Lines that students may have: the toolkit's, stubs, what is given beside each notebook."""
     given = list((course.kit / "ringside").rglob("*.py"))
     for name in plans.known(course):
         plan = plans.load(name, course)
         names = filter(None, (*plan.supplied, plan.public_tests))
         given += [course.solution(name) / each for each in names]
+        for module in plan.modules:  # an oracle may have a stub's signature
+            for part in _REGION.split(_read(course.solution(name) / module.filename)):
+                yield from _runs(_code(part.splitlines()))
     for path in given:
         yield from _runs(_code(_read(path).splitlines()))
 

@@ -38,6 +38,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
+    from ringside.checking import standing
     from ringside.handin import handin
 
     if not sync(asked, ()):
@@ -45,6 +46,8 @@ def run(asked: argparse.Namespace) -> int:
     receipt = handin.hand_in(
         asked.folder, force_zip=asked.zip, dry_run=asked.dry_run, regrade=asked.regrade
     )
+    if not asked.dry_run:
+        standing.add_hand_in(asked.folder, receipt.way)
     if asked.json:
         print_json(receipt.as_json())
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import tomllib
 import zipfile
 from pathlib import Path
@@ -311,34 +310,9 @@ def test_a_later_bundle_brings_an_assignment_to_a_tree_in_which_somebody_works(
 # -- what students get ---------------------------------------------------------------------------
 
 
-def test_start_here_names_what_is_there_and_the_makefile_has_what_it_names(
-    students: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = (students / "README.md").read_text()
-    assert page.startswith("# Start here\n") and len(page.split()) <= 400
-    assert "{{" not in page and "autograder" not in page
-    targets = set(re.findall(r"^([a-z]+):", (students / "Makefile").read_text(), re.MULTILINE))
-    assert targets == set(re.findall(r"(?:^|`)make ([a-z]+)", page, re.MULTILINE))
-    for target in targets:
-        command = ["make", "--dry-run", target]
-        done = subprocess.run(command, cwd=students, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    commands = set(re.findall(r"(?:^|`)ringside ([a-z]+)", page, re.MULTILINE))
-    assert {"check", "handin", "launch", "run", "site", "update"} == commands
-    for name in commands:
-        with pytest.raises(SystemExit, match="0"):
-            ringside([name, "--help"])
-    paths = {*re.findall(r"\]\(([^)]+)\)", page), *re.findall(r"cd (assignments/\S+)", page)}
-    assert len(paths) == 6
-    assert not [path for path in paths if not (students / path).exists()]
-    folder, notebook = re.findall(r"cd (assignments/\S+)\njupyter lab (\S+)", page)[0]
-    [module] = re.findall(r"%%module (\w+)\.py", page)
-    assert f'"%%module {module}.py\\n"' in (students / folder / notebook).read_text()
-    assert f"ringside check {module} " in page
-
-
 def test_the_zip_holds_what_links_lead_to(students: Path) -> None:
     with zipfile.ZipFile(bundle.pack(students)) as archive:
         names = set(archive.namelist())
     assert "students/ringside/cluster/sites/generic.toml" in names
     assert "students/.ringside-made" not in names
+    assert {"students/.vscode/tasks.json", "students/.ringside/handout.json"} <= names
