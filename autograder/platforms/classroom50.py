@@ -18,7 +18,7 @@ from autograder import storage
 from autograder.authoring import bundle
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.platforms.github import TORCH_INDEX, needs_public_tests
+from autograder.platforms.github import TORCH_INDEX, in_repository
 from autograder.platforms.scripts import TEMPLATES, needs_torch
 from ringside import output_folder
 
@@ -32,12 +32,12 @@ def make(plan: Assignment, course: Course, folder: Path) -> Path:
     """Write both; a folder that this has made before is replaced.
 
     Raises:
-        AssignmentError: the assignment has no public tests.
+        AssignmentError: the assignment has no public tests, or is a draft.
         BuildError: an assignment isn't built, or something hidden would be in the tree.
         FolderError: the folder holds something else.
         StorageError: it can't be written.
     """
-    needs_public_tests(plan)
+    names = in_repository(plan, course)
     texts = {
         "autograder.py": (TEMPLATES / "classroom50.py").read_text(encoding="utf-8"),
         "settings.json": json.dumps(_settings(plan), indent=2) + "\n",
@@ -47,7 +47,7 @@ def make(plan: Assignment, course: Course, folder: Path) -> Path:
         storage.making(folder.resolve().parent, otherwise="Or name another folder with --to."),
         output_folder.made_anew(folder, COMMAND, protected=(course.kit, course.root)) as fresh,
     ):
-        bundle.make(course, fresh / "template", command=COMMAND)
+        bundle.make(course, fresh / "template", names=names, command=COMMAND)
         own = fresh / "autograders" / plan.name.replace("_", "-")  # a slug has no underscores
         own.mkdir(parents=True)
         for name, text in texts.items():

@@ -16,7 +16,7 @@ from autograder.course.course import Course
 from autograder.platforms.scripts import script
 from ringside.term import shown
 
-__all__ = ["COMMAND", "TORCH_INDEX", "early", "make", "needs_public_tests"]
+__all__ = ["COMMAND", "TORCH_INDEX", "early", "in_repository", "make"]
 
 COMMAND = "autograder platform github"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"  # PyTorch's build for CPUs
@@ -33,17 +33,27 @@ def make(plan: Assignment, course: Course, folder: Path) -> Path:
         FolderError: the folder holds something else.
         StorageError: it can't be written.
     """
-    needs_public_tests(plan)
+    names = in_repository(plan, course)
+    workflow = script("workflow.yml", plan, torch_index=TORCH_INDEX)
+    also = {f".github/workflows/{plan.name}.yml": workflow}
+    return bundle.make(course, folder, names=names, also=also, command=COMMAND)
+
+
+def in_repository(plan: Assignment, course: Course) -> list[str]:
+    """The assignments of a repository made for this one: it, and those that are handed out now.
+
+    Raises:
+        AssignmentError: it has no public tests, so nothing could run on a push, or is a draft.
+    """
+    if plan.public_tests is None:
+        raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")
     found = bundle.listed(course)
     if plan.name in found.unlisted:
         raise AssignmentError(
             f"{plan.name} is a draft: {found.source} doesn't list it. Add it there first; a date "
             "in the future will do."
         )
-    workflow = script("workflow.yml", plan, torch_index=TORCH_INDEX)
-    also = {f".github/workflows/{plan.name}.yml": workflow}
-    names = sorted({plan.name, *found.given})
-    return bundle.make(course, folder, names=names, also=also, command=COMMAND)
+    return sorted({plan.name, *found.given})
 
 
 def early(plan: Assignment, course: Course) -> str:
@@ -54,13 +64,3 @@ def early(plan: Assignment, course: Course) -> str:
     moment = later[plan.name]
     when = f"is released {shown(moment)}" if moment else "has no release date yet"
     return f"{plan.name} {when}: keep the repository private until then."
-
-
-def needs_public_tests(plan: Assignment) -> None:
-    """Refuse an assignment of which nothing could run on a push.
-
-    Raises:
-        AssignmentError: it has no public tests.
-    """
-    if plan.public_tests is None:
-        raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")
