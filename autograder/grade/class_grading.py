@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autograder import terminal
@@ -20,6 +20,7 @@ from autograder.submission import requests
 from autograder.submission.finding import Submission
 
 MAX_NOTE = 400  # characters of a note that the terminal shows
+MOST_NAMES = 8  # of students whom one cause hits
 
 
 def check_sandbox(*, trusted: bool) -> None:
@@ -107,11 +108,26 @@ def _say_once(sentence: str) -> None:
     terminal.say(sentence)
 
 
+def ungraded(outcomes: Iterable[Outcome]) -> list[tuple[str, str, str]]:
+    """(status, whose, why): a cause that hits many submissions is there once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in outcomes:
+        found.setdefault((each.status, " ".join(each.message.split())), []).append(each.who)
+    return [(status, _listed(who), why) for (status, why), who in found.items()]
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    more = ", ..." if len(names) > MOST_NAMES else ""
+    return f"{len(names)} submissions ({', '.join(names[:MOST_NAMES])}{more})"
+
+
 def say_what_to_look_at(outcomes: Sequence[Outcome]) -> bool:
     """Name who was not graded, and what is odd; gives whether all were graded."""
     bad = [outcome for outcome in outcomes if outcome.status != "graded"]
-    for each in bad:
-        terminal.say(each.who, each.status, " ".join(each.message.split()))
+    for status, who, why in ungraded(bad):
+        terminal.say(who, status, why)
     for each in outcomes:
         for note in each.intake:
             terminal.say(each.who, note[:MAX_NOTE])

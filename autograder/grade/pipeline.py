@@ -19,7 +19,7 @@ from autograder import scratch
 from autograder.course import limits
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import cache, roll
+from autograder.grade import cache, causes, roll
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.imports import imported
@@ -225,14 +225,10 @@ class GradingSession:
         self, outcome: Outcome, jobs: list[ModuleJob], results: Mapping[str, Result]
     ) -> None:
         parts = {job.module: results[job.key] for job in jobs}
-        faults = [
-            f"{name}: {str(part['error'])[:MAX_FAULT]}"
-            for name, part in parts.items()
-            if part.get("error")
-        ]
+        faults = {name: str(part["error"]) for name, part in parts.items() if part.get("error")}
         if faults:
             outcome.status = "grader_error"
-            outcome.message = "The grader failed. " + "; ".join(faults)
+            outcome.message = f"The grader failed. {causes.by_cause(faults)}"
         outcome.graded_at = max((self.store.when(job.key) for job in jobs), default=0.0)
         outcome.key = hashlib.sha256("".join(job.key for job in jobs).encode()).hexdigest()
         outcome.result = {
