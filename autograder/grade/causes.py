@@ -11,20 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["by_cause", "cause_of"]
+__all__ = ["TRIES", "by_cause", "cause_of"]
 
 MOST = 300  # characters of a fault that are repeated in messages
 _RAISED = re.compile(
     r"^(?:E +)?((?:\w+\.)*\w*(?:Error|Exception|Unavailable)\b: .*)$", re.MULTILINE
 )
-_TRIES = re.compile(r" \(the last of \d+ tries\)$")
+TRIES = re.compile(r" \(the last of \d+ tries\)$")
 _WHERE = re.compile(r"^[\w.-]+/\w+: ")  # assignment/module
 _SCRATCH = re.compile(r"\S*/(?:grade|suite|record)-\w+")  # another one in each try
 
 
 def cause_of(error: str) -> str:
     """The one line of a fault that says what is wrong: what a traceback in it raised last."""
-    text = _WHERE.sub("", _TRIES.sub("", error.strip()))
+    text = _WHERE.sub("", TRIES.sub("", error.strip()))
     raised = _RAISED.findall(text) if "\n" in text else []
     lines = text.splitlines()
     said = raised[-1] if raised else text if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
@@ -38,7 +38,7 @@ def by_cause(errors: Mapping[str, str]) -> str:
     for module, error in errors.items():
         cause = cause_of(error)
         causes.setdefault(cause, []).append(module)
-        if found := _TRIES.search(error):
+        if found := TRIES.search(error):
             tries[cause] = found[0]
     return "; ".join(
         f"{', '.join(modules)}: {cause}{tries.get(cause, '')}" for cause, modules in causes.items()

@@ -11,7 +11,7 @@ from autograder import terminal
 from autograder.course import decisions, excused, people, teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline, progress
+from autograder.grade import causes, pipeline, progress
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import CellMark
@@ -110,10 +110,12 @@ def _say_once(sentence: str) -> None:
 
 def ungraded(outcomes: Iterable[Outcome]) -> list[tuple[str, str, str]]:
     """(status, whose, why): a cause that hits many submissions is there once."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], tuple[list[str], str]] = {}
     for each in outcomes:
-        found.setdefault((each.status, " ".join(each.message.split())), []).append(each.who)
-    return [(status, _listed(who), why) for (status, why), who in found.items()]
+        why = " ".join(each.message.split())
+        key = each.status, causes.TRIES.sub("", why)  # only the first of many is tried anew
+        found.setdefault(key, ([], why))[0].append(each.who)
+    return [(status, _listed(who), why) for (status, _), (who, why) in found.items()]
 
 
 def _listed(names: Sequence[str]) -> str:

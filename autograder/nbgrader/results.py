@@ -26,7 +26,7 @@ from autograder.course import assignment as plans
 from autograder.course import decisions
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.course.course import Course
-from autograder.grade import pipeline
+from autograder.grade import causes, pipeline
 from autograder.grade.outcome import Outcome, clamp
 from autograder.nbgrader import decided, graded, grades
 from autograder.report import cell_tables
@@ -63,8 +63,9 @@ class OneCause(logging.Filter):
             return True
         cause = text.rpartition(mark)[2].strip()
         record.msg, record.args = cause, ()
-        is_new = cause not in self._causes
-        self._causes.add(cause)
+        known = causes.TRIES.sub("", cause)  # only the first of many is tried anew
+        is_new = known not in self._causes
+        self._causes.add(known)
         return is_new
 
 
