@@ -18,8 +18,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("student", metavar="STUDENT", help="or any member of a team")
     sub.add_argument(
-        "part", nargs="?", default="", metavar="MODULE", help="or a run, or a text; of none: why "
-        "nothing changes",
+        "part", nargs="?", default="", metavar="MODULE", help="or a run, or a text; all: the whole "
+        "assignment, such as one that can't be graded; of none: why nothing changes",
     )  # fmt: skip
     sub.add_argument(
         "--points",
@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
         request=options.request,
     )
     print(f"{done.path}: {terminal.printable(', '.join(done.students))}.")
+    for line in done.marks:
+        print(terminal.printable(line))
     later = [each for each in done.students if each not in done.in_gradebook]
     if later:
         terminal.say(f"In no gradebook yet: {', '.join(later)}. It counts from the next grading.")

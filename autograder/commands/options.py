@@ -33,6 +33,12 @@ def add_worksheet(sub: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Moodle's grading worksheet: who the participants are, and when they handed in",
     )
+    sub.add_argument(
+        "--times",
+        type=Path,
+        metavar="FILE",
+        help="Canvas's list of the submissions, as its API writes it: when they handed in",
+    )
     add_timezone(sub)
 
 
@@ -41,7 +47,7 @@ def add_timezone(sub: argparse.ArgumentParser) -> None:
         "--timezone",
         type=_zone,
         metavar="ZONE",
-        help="of the times in that worksheet, like Europe/Berlin; default: this machine's",
+        help="of times without one, like Europe/Berlin; default for Moodle's: this machine's",
     )
 
 
@@ -115,6 +121,7 @@ def take(
         paths,
         course,
         roster=getattr(options, "roster", None),
+        times=getattr(options, "times", None),
         timezone=getattr(options, "timezone", None),
         layout=layout,
     )

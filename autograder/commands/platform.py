@@ -48,15 +48,15 @@ def run(options: argparse.Namespace) -> int:
             "--image, as NAME/ringside:VERSION. docs/platforms.md says how to make it."
         )
     below = course.build / "platforms" / options.platform
-    if options.platform == "github":
-        path = github.make(plan, course, options.to or below / plan.name)
-        print(f"A template repository, with public tests only: {path}")
-        if said := github.early(plan, course):
-            print(said)
-        return 0
-    if options.platform == "classroom50":
-        path = classroom50.make(plan, course, options.to or below / plan.name)
-        print(f"For Classroom 50, a template repository and an autograder: {path}")
+    if options.platform in ("github", "classroom50"):
+        if options.platform == "github":
+            path = github.make(plan, course, options.to or below / plan.name)
+            print(f"A template repository, with public tests only: {path}")
+        else:
+            path = classroom50.make(plan, course, options.to or below / plan.name)
+            print(f"For Classroom 50, a template repository and an autograder: {path}")
+        if warning := github.early(plan, course):
+            print(warning)
         return 0
     settings = contents.settings_of(plan, course, options.visibility)
     if options.platform == "gradescope":

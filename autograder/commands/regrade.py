@@ -33,6 +33,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from autograder.grade import class_grading
     from autograder.gradebook import database
     from autograder.regrade import differences
 
@@ -62,9 +63,8 @@ def run(options: argparse.Namespace) -> int:
                 f"{format_count(len(renewed), 'feedback page')} made anew. Where feedback was "
                 f"released: `nbgrader release_feedback {plan.name}` releases the new ones."
             )
-    for outcome in found.failed:
-        name = terminal.printable(outcome.student)
-        print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
+    for _, who, why in class_grading.ungraded(found.failed):
+        terminal.say(f"{who} keeps the earlier grade", why)
     return 2 if found.failed else 0
 
 

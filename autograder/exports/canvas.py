@@ -79,8 +79,8 @@ def write(
 
 
 def _row(mark: Mark) -> dict[str, str]:
-    name = f"{mark.last_name}, {mark.first_name}" if mark.last_name else mark.student
-    return {"Student": name, "SIS Login ID": mark.student}
+    name = ", ".join(filter(None, [mark.last_name, mark.first_name]))
+    return {"Student": name or mark.student, "SIS Login ID": mark.student}
 
 
 def _is_student(row: dict[str, str]) -> bool:

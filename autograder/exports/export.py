@@ -21,6 +21,8 @@ from autograder.submission import late
 from autograder.terminal import printable, say
 from ringside.units import format_count
 
+CLOSE = "`autograder decide ASSIGNMENT STUDENT all --points N --why TEXT`"
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -117,12 +119,14 @@ def _about_missing(lacks: Mapping[str, str], *, partial: bool) -> None:
         return
     number = format_count(len(lacks), "grade")
     are = "is" if len(lacks) == 1 else "are"
+    rejected = any(why.startswith("rejected") for why in lacks.values())
     listed = "".join(f"\n  {printable(who)}: {printable(why)}" for who, why in lacks.items())
     if not partial:
         raise ExportError(
             f"{number} {are} unfinished, so nothing is written:{listed}\n"
             "Texts and points by hand: Nbgrader > Formgrader > Manual Grading. "
-            "--partial exports the others, and leaves these without a score."
+            + (f"{CLOSE} closes what can't be graded. " if rejected else "")
+            + "--partial exports the others, and leaves these without a score."
         )
     print(f"autograder: {number} {are} unfinished and left blank:{listed}", file=sys.stderr)
 

@@ -108,7 +108,7 @@ def of_course(course: Course, now: datetime.datetime | None = None) -> CourseTot
     now = now or datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     due = late.calendar(course).due
     found = csv_export.finished(course, list(weights))
-    begun = {row["assignment"] for row in found if row["submitted"] or row["missing"]}
+    begun = {row["assignment"] for row in found if row["needs_manual_grade"]}  # yes, or no
     counts = [n for n in sorted(weights) if n in begun and due.get(n, now) <= now]
     of = {str(row["assignment"]): _number(row) for row in found if row["max_score"]}
     if nothing := [name for name in counts if not of.get(name)]:

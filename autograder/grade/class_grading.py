@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autograder import terminal
 from autograder.course import decisions, excused, people, teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline, progress
+from autograder.grade import causes, pipeline, progress
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import CellMark
@@ -20,6 +20,7 @@ from autograder.submission import requests
 from autograder.submission.finding import Submission
 
 MAX_NOTE = 400  # characters of a note that the terminal shows
+MOST_NAMES = 8  # of students whom one cause hits
 
 
 def check_sandbox(*, trusted: bool) -> None:
@@ -107,11 +108,28 @@ def _say_once(sentence: str) -> None:
     terminal.say(sentence)
 
 
+def ungraded(outcomes: Iterable[Outcome]) -> list[tuple[str, str, str]]:
+    """(status, whose, why): a cause that hits many submissions is there once."""
+    found: dict[tuple[str, str], tuple[list[str], str]] = {}
+    for each in outcomes:
+        why = " ".join(each.message.split())
+        key = each.status, causes.TRIES.sub("", why)  # only the first of many is tried anew
+        found.setdefault(key, ([], why))[0].append(each.who)
+    return [(status, _listed(who), why) for (status, _), (who, why) in found.items()]
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    more = ", ..." if len(names) > MOST_NAMES else ""
+    return f"{len(names)} submissions ({', '.join(names[:MOST_NAMES])}{more})"
+
+
 def say_what_to_look_at(outcomes: Sequence[Outcome]) -> bool:
     """Name who was not graded, and what is odd; gives whether all were graded."""
     bad = [outcome for outcome in outcomes if outcome.status != "graded"]
-    for each in bad:
-        terminal.say(each.who, each.status, " ".join(each.message.split()))
+    for status, who, why in ungraded(bad):
+        terminal.say(who, status, why)
     for each in outcomes:
         for note in each.intake:
             terminal.say(each.who, note[:MAX_NOTE])

@@ -19,7 +19,7 @@ from autograder import scratch
 from autograder.course import limits
 from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
-from autograder.grade import cache, roll, waived
+from autograder.grade import cache, causes, roll, waived
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.imports import imported
@@ -227,7 +227,7 @@ class GradingSession:
     ) -> None:
         parts = {job.module: results[job.key] for job in jobs}
         errors = {name: part.get("error") or _wrong_sum(part) for name, part in parts.items()}
-        faults = [f"{name}: {str(said)[:MAX_FAULT]}" for name, said in errors.items() if said]
+        faults = {name: str(error) for name, error in errors.items() if error}
         parts |= {
             name: waived.apply(part, self._waived[name])
             for name, part in parts.items()
@@ -235,7 +235,7 @@ class GradingSession:
         }
         if faults:
             outcome.status = "grader_error"
-            outcome.message = "The grader failed. " + "; ".join(faults)
+            outcome.message = f"The grader failed. {causes.by_cause(faults)}"
         outcome.graded_at = max((self.store.when(job.key) for job in jobs), default=0.0)
         outcome.key = hashlib.sha256("".join(job.key for job in jobs).encode()).hexdigest()
         outcome.result = {

@@ -32,6 +32,27 @@ def collect(plan: Assignment, submissions: Sequence[Submission], course: Course)
     return counts
 
 
+def first_and_last(name: str) -> tuple[str, str]:
+    """A name as platforms write it, first and last name apart.
+
+    Where nothing says which is which the last word is the last name, with the small words before
+    it; one word alone sorts as a last name.
+
+    >>> first_and_last("Adeyemi, Ada Grace"), first_and_last("Zoë von der Au")
+    (('Ada Grace', 'Adeyemi'), ('Zoë', 'von der Au'))
+    >>> first_and_last("李明")
+    ('', '李明')
+    """
+    last, comma, first = name.partition(",")
+    if comma:
+        return first.strip(), last.strip()
+    words = name.split()
+    at = max(len(words) - 1, 0)
+    while at > 1 and words[at - 1].islower():
+        at -= 1
+    return " ".join(words[:at]), " ".join(words[at:])
+
+
 def _name_students(course: Course, submissions: Sequence[Submission]) -> None:
     """Tell the gradebook the names and addresses that it lacks and the platform knows."""
     with database.open_gradebook(course) as book:
@@ -40,7 +61,7 @@ def _name_students(course: Course, submissions: Sequence[Submission]) -> None:
                 continue
             student = book.update_or_create_student(each.student)
             if each.name and not (student.first_name or student.last_name):
-                student.first_name = each.name
+                student.first_name, student.last_name = first_and_last(each.name)
             if each.email and not student.email:
                 student.email = each.email
         book.db.commit()

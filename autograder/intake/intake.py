@@ -14,7 +14,7 @@ from autograder.course import teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import roll
-from autograder.intake import downloads, unpacking
+from autograder.intake import canvas_submissions, downloads, unpacking
 from autograder.intake.downloads import Download, Upload
 from autograder.intake.moodle_worksheet import Worksheet
 from autograder.submission import finding, sharing, tree
@@ -34,6 +34,7 @@ def take(
     course: Course,
     *,
     roster: Path | None = None,
+    times: Path | None = None,
     timezone: ZoneInfo | None = None,
     layout: Layout | None = None,
 ) -> list[Submission]:
@@ -41,11 +42,13 @@ def take(
 
     Args:
         roster: if it is Moodle's grading worksheet, it says who handed in, and when.
-        timezone: of the worksheet's times; None: this machine's.
+        times: Canvas's list of the submissions, which says when they were handed in.
+        timezone: of times without one; None: this machine's, for a worksheet's.
         layout: of all paths, as `finding` lists them; None: the names at their tops tell.
 
     Raises:
-        PathError: a path isn't there, is a mix, holds nothing, or a student has two submissions.
+        PathError: a path isn't there, is a mix, holds nothing, or a student has two submissions; or
+            the times are those of other submissions.
     """
     worksheet = (
         Worksheet.read(roster, timezone)
@@ -55,6 +58,8 @@ def take(
     given: list[Download] = []
     if layout in (None, "download"):
         given = _downloads(plan, paths, course, worksheet, timezone)
+    if times is not None:
+        _add_times(times, given, timezone)
     found: list[Submission] = []
     for download in given:
         own = unpacking.unpack(download, plan, course)
@@ -108,6 +113,44 @@ def _downloads(
     if mixed:
         raise mixed[0]
     return given
+
+
+def _add_times(path: Path, given: Sequence[Download], timezone: ZoneInfo | None) -> None:
+    """Note in the uploads of Canvas's downloads when each was handed in, and by whom.
+
+    Raises:
+        PathError: it is no list of Canvas's, or somebody in a download isn't in it.
+    """
+    handed = canvas_submissions.read(path, timezone)
+    if not given or any(download.platform != "Canvas" for download in given):
+        raise finding.PathError(
+            f"--times {path} is for a download of Canvas, and this is none: Moodle's --roster and "
+            "Gradescope's own metadata say when things were handed in."
+        )
+    uploads = [upload for download in given for upload in download.uploads]
+    without = [u for u in uploads if u.student not in handed or not handed[u.student].received]
+    if without:
+        raise finding.PathError(
+            f"{path} has no time for {_names(without)}: it is of another assignment, of one page "
+            "of several, or older than the download. Get all pages of it again."
+        )
+    for upload in uploads:
+        own = handed[upload.student]
+        upload.received, upload.email = own.received, own.email or upload.email
+        upload.name = own.name or upload.name
+    for download in given:
+        download.table = str(path)
+    there = {upload.student for upload in uploads}
+    absent = [
+        Upload(student, each.name)
+        for student, each in handed.items()
+        if each.received and student not in there
+    ]
+    if absent:  # of a group that is graded as one, Canvas's zip has one member's files
+        say(
+            f"{path} says that these handed in, and nothing of theirs is in the download: "
+            f"{_names(absent)}. If they aren't partners of others, download it again."
+        )
 
 
 def _is_collected(path: Path, course: Course) -> bool:
@@ -164,12 +207,12 @@ def _record(
             f"{course.receipts(plan.name)} has other times for {_names(other)}: it goes first. "
             f"Remove a line there to take what {given.platform} says."
         )
-    late = [u for u in given.uploads if u.late and u.student not in written]
+    late = [u for u in given.uploads if u.late and not u.received and u.student not in written]
     if late:
         say(
             f"{given.platform} marks as late, and doesn't say by how much: {_names(late)}. Nothing "
-            "is taken off until you write when they handed in into "
-            f"{course.receipts(plan.name)} (student,received)."
+            f"is taken off until --times gives {given.platform}'s list of submissions, or you "
+            f"write when they handed in into {course.receipts(plan.name)} (student,received)."
         )
 
 

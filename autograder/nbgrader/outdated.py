@@ -2,7 +2,8 @@
 
 As one begins, it removes what a run that was killed has left in ``build/autograded`` or
 ``build/feedback``; results of what was handed in before; pages whose grade has changed since (a
-regrade, points by hand, an extension). A folder with files of somebody else is moved to ``build/kept``.
+regrade, points by hand, an extension). A folder with files of somebody else is moved to
+``build/kept``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a person gave one member of a team for a text or a run, for the others' same one.
 
-    ada 4, bob and cy nothing       bob and cy have 4, noted as ada's
-    ada's is changed to 3           bob and cy have 3
-    bob is given 1                  ada 3, bob 1: nobody knows which is cy's, so cy's waits
+ada 4, bob and cy nothing       bob and cy have 4, noted as ada's
+ada's is changed to 3           bob and cy have 3
+bob is given 1                  ada 3, bob 1: nobody knows which is cy's, so cy's waits
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 from dataclasses import asdict
 from typing import Any
 
@@ -25,7 +26,7 @@ from autograder.course import assignment as plans
 from autograder.course import decisions
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.course.course import Course
-from autograder.grade import pipeline
+from autograder.grade import causes, pipeline
 from autograder.grade.outcome import Outcome, clamp
 from autograder.nbgrader import decided, graded, grades
 from autograder.report import cell_tables
@@ -44,6 +45,30 @@ def grade_now(course: Course) -> pipeline.Grader:
     return lambda *words: pipeline.suite_grader(course)(*words)
 
 
+class GraderFailed(RuntimeError):
+    """A submission that was not graded, by a fault of ours; the message has the cause."""
+
+
+class OneCause(logging.Filter):
+    """One line of each cause in nbgrader's log, which has a traceback for each submission."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._causes: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        mark = f"{GraderFailed.__name__}: "
+        if mark not in text or not text.startswith("Traceback"):
+            return True
+        cause = text.rpartition(mark)[2].strip()
+        record.msg, record.args = cause, ()
+        known = causes.TRIES.sub("", cause)  # only the first of many is tried anew
+        is_new = known not in self._causes
+        self._causes.add(known)
+        return is_new
+
+
 class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
     """Writes each grade cell's outputs from the stored result, grading first where it is new."""
 
@@ -56,7 +81,7 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         outcome = self._outcome(plan, student, course, nb)
         if outcome.status == "grader_error":
             grades.ask_for_a_person(course, plan.name, student)
-            raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
+            raise GraderFailed(outcome.message)  # nbgrader records a failure, not a zero
         kept = nb.metadata.get(MARK, {}).get("runs")
         outcome.runs = (
             [cluster_run.of_record(run) for run in kept]

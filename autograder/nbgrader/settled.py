@@ -1,8 +1,8 @@
 """The gradebook as the course's lists have it now: all that reads a mark settles it first.
 
-    course.toml, extensions, receipts, ...   due dates and times of submissions, as nbgrader has them
-    decisions, teams                         points of cells, which nbgrader sums up
-    lateness                                 nbgrader's penalty, of the sum as it is then
+    course.toml, extensions, receipts   nbgrader's due dates, and its times of submissions
+    decisions, teams                    points of cells, which nbgrader sums up
+    lateness                            nbgrader's penalty, of the sum as it is then
 
 So a mark never depends on which command came last: nbgrader computes the penalty only where it
 autogrades, and knows nothing of what was given or moved since.
@@ -10,7 +10,8 @@ autogrades, and knows nothing of what was given or moved since.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from nbgrader.api import MissingEntry
@@ -57,7 +58,8 @@ def _settle_points(book: Any, course: Course, plan: Assignment) -> None:
         if what.startswith(f"{plan.name}/") and what.endswith("/decided")
     }
     touched = {each.student for each in found} | noted
-    submissions = _submissions(book, plan, touched)
+    closed = {each.student for each in found if each.part == decisions.ALL}
+    submissions = _submissions(book, plan, touched, closed)
     for submission in submissions:
         decided.lift(book, plan, submission)
     partners.give(book, course, plan, together.values())
@@ -66,11 +68,16 @@ def _settle_points(book: Any, course: Course, plan: Assignment) -> None:
         decided.lay(book, plan, submission, own)
 
 
-def _submissions(book: Any, plan: Assignment, students: Iterable[str]) -> list[Any]:
+def _submissions(
+    book: Any, plan: Assignment, students: Iterable[str], closed: Container[str]
+) -> list[Any]:
+    """The students' submissions; of whom nothing could be collected, one that a person closed."""
     found = []
     for student in sorted(students):
         try:
             found.append(book.find_submission(plan.name, student))
         except MissingEntry:
-            continue
+            if student in closed:
+                with contextlib.suppress(MissingEntry):  # a stranger
+                    found.append(book.add_submission(plan.name, student))
     return found

@@ -24,7 +24,7 @@ from autograder.grade import pipeline
 from autograder.gradebook import database
 from autograder.nbgrader import graded, settled
 from autograder.nbgrader.outdated import clear_unfinished, why_another, why_not_result
-from autograder.nbgrader.results import MARK, grade_now
+from autograder.nbgrader.results import MARK, OneCause, grade_now
 from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.submission import finding, own_folder, reading, receipt, sharing
 from autograder.submission.quarantine import Rejected, sweep
@@ -63,7 +63,12 @@ def _see_files(converter: Any) -> None:
 
 def _convert_all(converter: Any) -> None:
     """Convert, and fail at the end if nbgrader did not see somebody who has handed in."""
-    _convert_notebooks(converter)
+    once = OneCause()
+    converter.log.addFilter(once)
+    try:
+        _convert_notebooks(converter)
+    finally:
+        converter.log.removeFilter(once)
     where = converter.coursedir
     course = Course.of_root(where.root)
     seen = {Path(each).parent.name for each in converter.assignments}

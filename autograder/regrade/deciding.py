@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.course.decisions import Decision
 from autograder.gradebook import steps
-from autograder.nbgrader import grades, settled
+from autograder.nbgrader import csv_export, grades, settled
 from autograder.submission import requests
 from autograder.tables import TableError
 
@@ -35,6 +36,7 @@ class Decided:
     students: tuple[str, ...]  # all members of the team
     in_gradebook: tuple[str, ...]
     renewed: tuple[str, ...]  # whose pages of feedback were made anew
+    marks: tuple[str, ...]  # a line for each member of whom the gradebook has a submission
     named: tuple[str, ...]  # other students whose name stands in the reason
 
 
@@ -52,7 +54,7 @@ def decide(
     """Keep a decision and let it take effect.
 
     Args:
-        part: a module, a run or a text; empty: nothing changes.
+        part: a module, a run, a text or `decisions.ALL`; empty: nothing changes.
         points: None: those that the tests gave, where an earlier decision gave others.
         request: the id of the request that it answers, as the report gives it; empty: the one
             that lies in the course.
@@ -100,7 +102,17 @@ def decide(
         steps.generate_feedback(course, plan.name, each)
     others = known - set(members)
     named = tuple(sorted(n for n in others if re.search(rf"\b{re.escape(n)}\b", why)))
-    return Decided(path, tuple(members), tuple(there), tuple(renewed), named)
+    marks = [_mark(row) for row in csv_export.finished(course, [plan.name])
+             if row["student"] in there]  # fmt: skip
+    return Decided(path, tuple(members), tuple(there), tuple(renewed), tuple(marks), named)
+
+
+def _mark(row: Mapping[str, object]) -> str:
+    """What a student has now, of a row of nbgrader's export."""
+    if row["score"] == "":
+        return f"{row['student']}: no mark yet: {row['missing'] or (row['excused'] and 'excused')}."
+    late = f", of {row['raw_score']:g} before lateness" if row["late_penalty"] else ""
+    return f"{row['student']}: {row['score']:g} of {row['max_score']:g} points{late}."
 
 
 def _request(course: Course, plan: Assignment, members: list[str]) -> str:

@@ -252,6 +252,8 @@ def _sentence(text: str) -> Text:
 
 
 def _attention(summary: Summary) -> Group:
+    from autograder.submission.late import penalty  # and nbgrader with it, which takes seconds
+
     lines: list[Text] = []
     for outcome in summary.outcomes:
         name = printable(outcome.who)
@@ -261,10 +263,14 @@ def _attention(summary: Summary) -> Group:
         if outcome.empty:
             lines.append(Text(f"{name}: {outcome.empty}", "yellow"))
         lines += [Text(f"{name}: flagged: {printable(flag)}", "yellow") for flag in outcome.flags]
+    by_student = {outcome.student: outcome for outcome in summary.outcomes}
     for name, each in sorted(summary.late.items()):
-        lines.append(
-            Text(f"{printable(name)}: {feedback.duration(each.late_s)} late. {each.sentence}")
-        )
+        told = f"{printable(name)}: {feedback.duration(each.late_s)} late. {each.sentence}"
+        if each.percent:
+            score = by_student[name].score(summary.plan)
+            left = score - penalty(score, each)
+            told += f" Of {score:.4g} points {left:.4g} are left."
+        lines.append(Text(told))
     if not lines:
         return Group(Text("Nothing was late, flagged, rejected or left ungraded."))
     return Group(Text("To look at", "bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))

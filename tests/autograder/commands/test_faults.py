@@ -108,6 +108,41 @@ def test_a_suite_that_is_broken_for_all_is_tried_anew_for_the_first_only(
     assert tries.count("one") == 3 + 1
 
 
+BROKEN = """a99_toy/{module}: the suite left no record.
+/tmp/x/suite-{number}/modules/{module}.py collected
+    import torch
+E   ImportError: libtorch.so: cannot open shared object file
+1 error in 0.{number}s"""
+
+
+def test_a_cause_that_hits_every_module_is_said_once_for_the_whole_class(
+    registered: Course, notebook: Notebook, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    tries: list[str] = []
+
+    def broken(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        tries.append(module)
+        return {"error": BROKEN.format(module=module, number=len(tries))}
+
+    monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: broken)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
+    for student in ("ada", "bob", "cy"):
+        hand_in(student, notebook(one=solved("one") + f"# {student}"))
+    cause = "one, two, more: ImportError: libtorch.so: cannot open shared object file"
+    assert cli.main(["grade", NAME, str(registered.build / "submitted")]) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if "libtorch" in line]
+    assert told == [
+        f"autograder: 3 submissions (ada, bob, cy): grader_error: The grader failed. {cause} "
+        "(the last of 3 tries)"
+    ]
+    with pytest.raises(database.GradebookError) as raised:
+        steps.autograde(registered, NAME)
+    log = str(raised.value)
+    assert log.count("libtorch") == 1 and cause in log and "Traceback" not in log
+    assert log.count("There was an error processing assignment: ") == 3
+
+
 def test_a_result_that_is_none_is_a_fault(plan: Assignment, course: Course, tmp_path: Path) -> None:
     def nonsense(assignment: str, folder: Path, module: str) -> dict[str, Any]:
         return {**toy_grader(assignment, folder, module), "score": float("nan")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import stat
 import zipfile
 from collections.abc import Mapping
@@ -127,6 +128,94 @@ def test_canvas_download_is_taken_as_it_comes_and_its_ids_match_the_roster(
         ]  # fmt: skip
     assert cli.main(["report", NAME, str(tmp_path / "submissions.zip")]) == 0
     assert "1024 (barthabela)" in capsys.readouterr().out
+
+
+def times(path: Path, *pages: list[dict[str, Any]]) -> Path:
+    """A file of Canvas's list of submissions, a page after the other as curl leaves them."""
+    path.write_text("\n".join(json.dumps(page) for page in pages))
+    return path
+
+
+def handed(user: int, at: str | None, name: str = "", **more: Any) -> dict[str, Any]:
+    """A submission as Canvas's API writes it."""
+    person = {"id": user, "name": "?", "sortable_name": name, "login_id": f"login{user}"}
+    entry = {"id": 90 + user, "user_id": user, "assignment_id": 4711, "submitted_at": at}
+    return entry | {"attempt": 1, "workflow_state": "submitted", "user": person} | more
+
+
+ALL_HANDED = [
+    handed(1023, "2030-01-01T13:00:00Z", "Adeyemi, Ada Grace"),
+    handed(1024, "2030-01-04T10:00:00+01:00", "Bartha, Bela"),
+    handed(1025, "2030-01-01T10:00:00Z", "李明"),
+    handed(1026, "2030-01-01T11:00:00Z", "Adeyemi, Ada"),
+    handed(1027, None, "Nobody, Ned"),
+]
+
+
+def test_canvas_own_list_gives_the_times_and_the_names(
+    course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = as_folder(tmp_path / "submissions", CANVAS)
+    path = times(tmp_path / "times.json", ALL_HANDED[:2], ALL_HANDED[2:])
+    assert cli.main(["collect", NAME, str(folder), "--times", str(path)]) == 0
+    told = capsys.readouterr().err
+    assert f"{path} says when 4 of them handed in." in told and "marks as late" not in told
+    assert late.seconds_late(course, NAME) == {
+        "1023": 3600, "1024": 69 * 3600, "1025": 0, "1026": 0,
+    }  # fmt: skip
+    steps.autograde(course, NAME)
+    course.settings.write_text(f"[weights]\n{NAME} = 1\n[due]\n{NAME} = 2020-01-01T12:00:00Z\n")
+    assert cli.main(["total", "--csv", str(tmp_path / "total.csv")]) == 0
+    with (tmp_path / "total.csv").open(newline="") as stream:
+        rows = {row["student"]: row for row in csv.DictReader(stream)}
+    assert {who: (row["last_name"], row["first_name"]) for who, row in rows.items()} == {
+        "1023": ("Adeyemi", "Ada Grace"), "1024": ("Bartha", "Bela"), "1025": ("李明", ""),
+        "1026": ("Adeyemi", "Ada"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("<html>Log in", r"times\.json is no JSON, as Canvas's API writes it: .* Open /api/v1"),
+        ("", r"times\.json is empty\. Open /api/v1/courses"),
+        ('{"errors": [{"message": "not authorized"}]}', r"an error of Canvas's .*not authorized"),
+        ('{"id": 3}', r"times\.json holds no list of submissions"),
+        ('[{"id": 3}]', r"times\.json, submission 1 has no user_id and submitted_at"),
+        ([handed(1023, "yesterday")], r"\(user 1023\): submitted_at is 'yesterday', no time like"),
+        ([handed(1023, "2030-01-01T13:00:00")], r"of which zone\? --timezone names it"),
+        ([handed(1, None), handed(2, None, assignment_id=8)], r"the assignments 4711 and 8: keep"),
+        (ALL_HANDED[:1], r"no time for 1024 \(barthabela\), 1025 \(李明\), 1026 .* Get all pages"),
+    ],
+)
+def test_a_list_of_times_that_does_not_fit_is_refused_and_nothing_is_taken(
+    course: Course, tmp_path: Path, content: str | list[dict[str, Any]], match: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = tmp_path / "times.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    folder = as_folder(tmp_path / "submissions", CANVAS)
+    assert cli.main(["collect", NAME, str(folder), "--times", str(path)]) == 2
+    assert re.search(match, capsys.readouterr().err)
+    assert not (course.build / "submitted").exists()
+
+
+def test_a_time_without_files_is_said_and_a_zone_can_be_named(
+    course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = as_folder(tmp_path / "submissions", CANVAS)
+    more = [handed(1023, "2030-01-01T14:30:00"), *ALL_HANDED[1:4], handed(1029, "2030-01-01T00Z")]
+    path = times(tmp_path / "times.json", more)
+    words = ["collect", NAME, str(folder), "--times", str(path), *ZONE]
+    assert cli.main(words) == 0
+    assert "nothing of theirs is in the download: 1029" in capsys.readouterr().err
+    assert late.seconds_late(course, NAME)["1023"] == 5400
+    moodle = as_folder(tmp_path / "moodle", MOODLE)
+    assert cli.main(["collect", NAME, str(moodle), "--times", str(path)]) == 2
+    assert "is for a download of Canvas, and this is none" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["collect", NAME, str(folder), "--timezone", "Mars/Olympus"])
+    assert "'Mars/Olympus' is no time zone" in capsys.readouterr().err
 
 
 MOODLE: Files = {
@@ -500,7 +589,7 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
         found = {row["student"]: row for row in csv_export.rows(book, [NAME], [])}
         assert book.find_student("0078").email == "other@uni.example"
     assert {student: row["raw_score"] for student, row in found.items()} == GRADESCOPE_SCORES
-    assert found["0077"]["first_name"] == "Ada Adeyemi"
+    assert (found["0077"]["first_name"], found["0077"]["last_name"]) == ("Ada", "Adeyemi")
     assert found["0077"]["late_seconds"] == 1800
 
     with database.open_gradebook(course) as book:  # what a person has written is better

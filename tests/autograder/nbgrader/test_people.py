@@ -258,6 +258,44 @@ def test_a_decision_that_cannot_be_is_refused_and_nothing_is_kept(
         assert said in capsys.readouterr().err
 
 
+def test_a_damaged_notebook_is_closed_with_a_mark_and_the_class_goes_out(
+    registered: Course, notebook: Notebook, hand_in: HandIn, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    course, out = registered, tmp_path / "out.csv"
+    hand_in("ada", b"{ damaged")
+    hand_in("bob", notebook(one=solved("one")))
+    receipt.record(course, NAME, "ada", DUE + 3 * DAY)  # a day is charged
+    with database.open_gradebook(course) as book:  # of cy nothing could be collected
+        book.add_student("cy")
+        book.db.commit()
+    steps.autograde(course, NAME)
+    run("export", NAME, "--to", "csv", "--out", str(out), status=2)
+    told = capsys.readouterr().err
+    assert "1 grade is unfinished" in told and "ada: rejected: The notebook is not valid" in told
+    assert "`autograder decide ASSIGNMENT STUDENT all --points N --why TEXT`" in told
+
+    run("decide", NAME, "ada", "all", "--points", "50", "--why", "Read by eye.")
+    assert "ada: 45 of 100 points, of 50 before lateness." in capsys.readouterr().out
+    run("decide", NAME, "cy", "all", "--points", "0", "--why", "Nothing can be read.")
+    run("export", NAME, "--to", "csv", "--out", str(out))
+    rows = table(out)
+    assert {who: rows[who]["score"] for who in rows} == {"ada": "45.0", "bob": "30.0", "cy": "0.0"}
+    steps.generate_feedback(course, NAME, "ada")
+    assert "the whole assignment: 50 points. Read by eye." in page(course, "ada")
+
+    # Another line on a part is newer, and a notebook that can be read has its own points again.
+    run("decide", NAME, "ada", "two", "--points", "40", "--why", "Two is right.")
+    assert scores(course)["ada"] == (60.0, 6.0)  # 15 of 30, 40 of 60, 2.5 of 5, 2.5 of 5
+    hand_in("ada", notebook(one=solved("one")))
+    for part in ("all", "two"):
+        run("decide", NAME, "ada", part, "--why", "Handed in again.")
+    steps.autograde(course, NAME)
+    assert scores(course)["ada"] == (30.0, 3.0)
+    run("decide", NAME, "ada", "all", "--points", "101", "--why", "x", status=2)
+    assert "all is of 0 to 100 points, not of 101." in capsys.readouterr().err
+
+
 def test_decisions_count_without_a_gradebook(
     course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbgrader.converters import Autograde, GenerateFeedback
+from nbgrader.converters import GenerateFeedback
 from nbgrader.utils import capture_log
 
 from autograder.commands import cli
@@ -138,8 +138,8 @@ def test_what_a_person_has_given_stays_and_is_not_asked_for_again(
         assert (words.manual_score, words.needs_manual_grade) == (4.0, False)
         assert book.find_comment("words", NAME, NAME, "half").manual_comment == "Say why."
         other = book.find_grade("check_two", NAME, NAME, "half")
-        # The cell's points are a person's, and its tests were run again: nbgrader asks them.
-        assert (other.manual_score, other.needs_manual_grade) == (7.0, True)
+        # Neither the submission nor what its tests give is another: there is nothing to look at.
+        assert (other.manual_score, other.needs_manual_grade) == (7.0, False)
 
 
 def test_where_the_grader_fails_the_earlier_grade_stays_and_others_are_written(
@@ -208,26 +208,15 @@ def test_a_regrade_renews_the_pages_that_are_there_and_says_how_to_release_them(
     assert f"`nbgrader release_feedback {NAME}` releases the new ones." in out
 
 
-def test_an_extension_changes_grade_and_page_though_nbgrader_is_not_forced(
-    graded_class: Course, mend: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_extension_changes_the_page_though_nobody_grades_again(graded_class: Course) -> None:
     due = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.UTC)
     receipt.record(graded_class, NAME, "half", due + datetime.timedelta(hours=78))
-    unforced(Autograde, graded_class)
     unforced(GenerateFeedback, graded_class)
     assert "4 points are taken off" in page_of(graded_class, "half")
     others = graded_class.build.glob("*/full/*/*")
     before = {path: path.stat().st_mtime_ns for path in others}
 
     graded_class.extensions.write_text(f"student,assignment,days\nhalf,{NAME},7\n")
-    assert cli.main(["regrade", NAME, "--dry-run"]) == 0
-    shown = words(capsys.readouterr().out)
-    assert "20 % of the score, now 0 %. It is not late any more." in shown
-    assert "1 student with other points; 2 as before." in shown
-
-    log = unforced(Autograde, graded_class)
-    assert "Lateness took 20 % of the score, and takes 0 % now" in log
-    assert f"`nbgrader generate_feedback {NAME}` renews those whose grade has changed" in log
     assert "The page is of an earlier grade" in unforced(GenerateFeedback, graded_class)
     assert "taken off" not in page_of(graded_class, "half")
     with database.open_gradebook(graded_class) as book:
