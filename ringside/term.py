@@ -210,7 +210,7 @@ def _waived(path: Path, part: Mapping[str, Any], assignments: Collection[str] | 
             for test, reason in tests.items() if isinstance(tests, dict) else [("", "")]:
                 if not test or not isinstance(reason, str) or not reason.strip():
                     key = ".".join(filter(None, (assignment, module, test)))
-                    said = 'a line names assignment, module and test, and says why: '
+                    said = "a line names assignment, module and test, and says why: "
                     said += 'a03_allreduce.ring.test_pairs = "It counted ...".'
                     raise _error(path, key, "waived", f"{key}: {said}")
     return part

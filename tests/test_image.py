@@ -88,7 +88,14 @@ def let_in() -> list[str]:
 
 def test_what_is_copied_into_an_image_is_named_and_holds_no_secret() -> None:
     names = let_in()
-    for name in (*bundle.FOLDERS, "assignments", *bundle.FILES, "autograder", "solutions", "pyproject.toml"):
+    for name in (
+        *bundle.FOLDERS,
+        "assignments",
+        *bundle.FILES,
+        "autograder",
+        "solutions",
+        "pyproject.toml",
+    ):
         assert any(Path(name).parts[0].startswith(each.rstrip("*")) for each in names), name
     for never in (".git", ".venv", "build", "course_secret.txt", "tests"):
         assert never not in names

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -36,6 +35,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from autograder import notebooks, storage
+from autograder.authoring import consistency
+from autograder.authoring.consistency import DIRECTIVE
 from autograder.course.assignment import Assignment, AssignmentError, ModuleSpec, load
 from autograder.course.course import Course
 from ringside import output_folder
@@ -44,7 +45,6 @@ from ringside.predictions import students
 from ringside.predictions.prompt import GuessError
 from ringside.term import due_line, due_said, shown
 
-DIRECTIVE = re.compile(r"#\s*\{\{\s*(\w+)((?:\s+[\w.=]+)*)\s*\}\}")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RUN_CELL = """\
 # `ringside launch {module}.py:{function} --site SITE` leaves run.json here; hand-in takes it
@@ -70,10 +70,11 @@ def build(
         say: gets what was kept of the folders that were there.
 
     Raises:
-        BuildError: the notebook's source can't be built.
+        AssignmentError: its parts don't fit together, or the notebook's source can't be built.
         StorageError: the folders can't be written.
     """
     name = assignment.name
+    consistency.check(assignment, course)
     places = (course.source(name), course.releases / name)
     other_way = f"Or work in a copy of {course.kit} (`cp -r`)."
     with (

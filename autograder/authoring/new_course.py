@@ -80,7 +80,7 @@ READ_ME = """\
 
 Type all commands in this folder, or in one below it (`nbgrader`: in this folder).
 
-- Dates, weights, policies: `course.toml`; then `autograder build` puts due dates into the notebooks. More time: `build/extensions.csv`, a first line `student,assignment,days`, then `ada,a03_allreduce,2`.
+- Dates, weights, policies, which assignments students get: `course.toml`; then `autograder build` puts due dates into the notebooks. More time: `build/extensions.csv`, a first line `student,assignment,days`, then `ada,a03_allreduce,2`.
 - `nbgrader release_assignment NAME`, `nbgrader collect NAME` hand out and take in on the exchange; `autograder collect NAME DOWNLOAD` takes in what Canvas, Moodle or Gradescope gives.
 - `autograder grade NAME build/submitted` grades the class on all cores; then `nbgrader autograde NAME` fills the gradebook.
 - `nbgrader generate_feedback NAME`, `nbgrader release_feedback NAME`; texts by hand: `jupyter lab` here, Nbgrader > Formgrader.

@@ -24,6 +24,7 @@ from autograder.commands import (
     new_course,
     platform,
     regrade,
+    remove,
     report,
     total,
     verify,
@@ -46,6 +47,7 @@ EXAMPLES = """examples:
   autograder platform gradescope a03_allreduce          the zip of an autograder for Gradescope
   autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
   autograder decide a03_allreduce ada ring --points 30 --why "the bound allows it"
+  autograder remove a03_allreduce tree --dry-run        a module out of an assignment
   autograder verify a03_allreduce                       the suite against what it must catch
 
 exit status: 0 done, whatever the scores; 1 what was asked about is not so (build --check,
@@ -65,6 +67,7 @@ COMMANDS = (
     total,
     platform,
     new_assignment,
+    remove,
     new_course,
     bundle,
     verify,

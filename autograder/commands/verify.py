@@ -67,10 +67,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
+    from autograder.authoring import consistency
     from autograder.verify import verify
 
     reports = []
     for plan in chosen:
+        consistency.check(plan, Course.here())
         with waiting(f"{plan.name}: the first of its submissions") as shown:
             report = verify.verify(
                 plan,

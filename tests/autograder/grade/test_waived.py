@@ -101,7 +101,9 @@ def test_a_waiver_changes_every_output_and_runs_nothing_again(
     course.settings.write_text(WAIVER)
     with monkeypatch.context() as patch:  # all results are stored
         patch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
-        patch.setattr(pipeline, "suite_grader", lambda *_, **__: lambda *_: pytest.fail("run again"))
+        patch.setattr(
+            pipeline, "suite_grader", lambda *_, **__: lambda *_: pytest.fail("run again")
+        )
         assert cli.main(["regrade", NAME, "--dry-run"]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert "1 student with other points; 1 as before" in said

@@ -1,0 +1,36 @@
+"""``autograder remove``: take a module out of an assignment, everywhere it is named."""
+
+from __future__ import annotations
+
+import argparse
+
+from autograder.course import assignment as plans
+from autograder.course.course import Course
+from ringside.progress import waiting
+
+NAME = "remove"
+ABOUT = "take a module out of an assignment, in all places; what goes is kept"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.epilog = "example: autograder remove a03_allreduce tree --dry-run"
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument("module", metavar="MODULE")
+    sub.add_argument("--dry-run", action="store_true", help="say what would change, write nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.authoring import removal
+
+    course = Course.here()
+    plan = plans.load(options.assignment, course)
+    with waiting("trying it in a copy"):
+        found = removal.plan_of(plan, options.module, course)
+    if options.dry_run:
+        print(f"In {course.solution(plan.name)}, nothing is written yet:\n{found.text}")
+        return 0
+    kept = removal.apply(found, course)
+    print(f"In {course.solution(plan.name)}:\n{found.text}")
+    print(f"As it was before: {kept}")
+    print(f"Next: `autograder build {plan.name}`, then `autograder verify {plan.name}`.")
+    return 0

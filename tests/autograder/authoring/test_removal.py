@@ -1,0 +1,167 @@
+"""A module goes from an assignment everywhere at once; a build finds what names a stranger."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from autograder.authoring import consistency, cuts
+from autograder.commands import cli
+from autograder.course import assignment as plans
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
+from autograder.suite import collected
+from autograder.verify import public
+from ringside import output_folder
+from tests.autograder.conftest import KIT
+
+
+@pytest.fixture
+def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    """A fork with two of the kit's assignments in it."""
+    for name in ("a03_allreduce", "a05_ddp"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        place = tmp_path / "kit" / "solutions" / name
+        shutil.copytree(KIT / "solutions" / name, place, ignore=ignored)
+    shutil.copy(KIT / "nbgrader_config.py", tmp_path / "kit")
+    monkeypatch.setenv("RINGSIDE_KIT", str(tmp_path / "kit"))
+    monkeypatch.setenv("RINGSIDE_COURSE", str(tmp_path / "course"))
+    (tmp_path / "course").mkdir()
+    return Course.here()
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "points", "left"),
+    [
+        ("a03_allreduce", "tree", (110, 8), ""),  # extra; rows of tables, options of callers
+        ("a05_ddp", "overlap", (75, 0), "buckets"),  # core; a run and a measurement are of it
+    ],
+)
+def test_a_module_goes_from_all_places_and_what_goes_is_kept(
+    kit: Course,
+    name: str,
+    module: str,
+    points: tuple[float, float],
+    left: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    solution = kit.solution(name)
+    before = output_folder.contents(solution)
+    assert cli.main(["remove", name, module, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "nothing is written yet" in said and output_folder.contents(solution) == before
+    assert cli.main(["remove", name, module]) == 0
+    assert f"moved    hidden/test_{module}.py" in capsys.readouterr().out
+    after = output_folder.contents(solution)
+    kept = output_folder.contents(kit.build / "kept" / "removed" / f"{name}-{module}")
+    changed = {file for file, digest in before.items() if after.get(file) != digest}
+    assert kept == {file: before[file] for file in changed}
+    assert not after.keys() - before.keys()
+
+    plan = plans.load(name, kit)
+    assert (plan.max_score, plan.extra_points) == points
+    assert not [each for each in (*plan.runs, *plan.measured) if each.module == module]
+    assert consistency.faults(plan, kit) == []
+    assert {test.module for test in collected.of_assignment(plan, kit)} == {
+        spec.name for spec in plan.modules
+    }
+    text = (solution / "test_public.py").read_text()
+    counts = cuts.words(text)
+    names = [word for _, word in cuts.defined(text)]
+    assert names and not [word for word in names if counts[word] == 1]
+    if not left:
+        return
+    source = (solution / f"{left}.py").read_text()
+    assert public.percent(plan, left, source) == 100
+    assert cli.main(["build", name]) == 0
+    notebook = (kit.release(name) / plan.notebook).read_text()
+    assert f"{left}.py" in notebook and f"writefile {module}.py" not in notebook
+
+
+def test_what_would_not_fit_together_changes_nothing_and_names_the_places(
+    kit: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = output_folder.contents(kit.kit)
+    assert cli.main(["remove", "a03_allreduce", "ring"]) == 2
+    said = capsys.readouterr().err
+    assert "Nothing is changed: without ring, a03_allreduce would not fit together" in said
+    assert re.search(r"examples\.py:\d+ is about 'ring'", said)
+    assert cli.main(["remove", "a03_allreduce", "rnig"]) == 2
+    assert output_folder.contents(kit.kit) == before
+
+
+def test_a_build_refuses_what_names_a_module_that_is_not_there(
+    kit: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toml = kit.solution("a03_allreduce") / "assignment.toml"
+    toml.write_text(cuts.without_tables(toml.read_text(), "tree"))
+    for command in ("build", "verify"):
+        assert cli.main([command, "a03_allreduce"]) == 2
+        said = capsys.readouterr().err
+        for place in (
+            "hidden/test_tree.py", "wrong/tree.diff", "right/tree__numpy_integers.py",
+            "# {{module tree}}", "# {{check tree}}", "`autograder remove ASSIGNMENT MODULE`",
+        ):  # fmt: skip
+            assert place in said
+    solution = kit.solution("a03_allreduce")
+    for path in (*solution.glob("hidden/test_tree.py"), *solution.glob("*/tree*.*")):
+        path.unlink(missing_ok=True)
+    notebook = solution / "notebook.py"
+    notebook.write_text(cuts.without_cells(notebook.read_text(), "tree", set()))
+    assert cli.main(["build", "a03_allreduce"]) == 2
+    said = capsys.readouterr().err
+    assert "test_sum_on_four_ranks[tree:all_reduce] is about 'tree'" in said
+    assert not kit.release("a03_allreduce").exists()
+
+
+@pytest.mark.parametrize("file", ["hidden/test_cost.py", "test_public.py"])
+def test_a_suite_that_is_not_worth_100_points_is_an_error(kit: Course, file: str) -> None:
+    path = kit.solution("a03_allreduce") / file
+    text = path.read_text()
+    assert consistency.faults(plans.load("a03_allreduce", kit), kit) == []
+    [number] = re.findall(r'@points\((\d+), "[a-z]+"(?:, "star")?\)\ndef', text)[:1]
+    path.write_text(text.replace(f"@points({number}, ", f"@points({number} + 5, ", 1))
+    with pytest.raises(AssignmentError) as caught:
+        consistency.check(plans.load("a03_allreduce", kit), kit)
+    said = str(caught.value)
+    assert re.search(r"\w+: its (hidden|public) tests are worth 105 points, not 100 \(test_", said)
+    assert "[waived] in course.toml" in said
+
+
+def test_rows_helpers_and_imports_are_cut_and_all_else_stays_as_it_was() -> None:
+    text = """\
+from helpers import one, two
+
+TARGETS = (
+    "ring:f",
+    "tree:f",  # two of them
+)
+TABLE = {"tree": 1, "ring": 2}
+ring, tree = points_of("ring"), points_of("tree")
+
+
+@points(3, "values", "ring")
+def test_a(ranks):
+    one(TARGETS)
+
+
+@points(3, "values", "tree")
+@other
+def test_b(ranks):
+    two(TABLE)
+
+
+# a comment
+LAST = ["tree:g"]
+"""
+    after = cuts.without_tests(text, "tree")
+    assert '    "ring:f",\n    \n)' in after or '    "ring:f",\n)' in after
+    assert 'TABLE = {"ring": 2}' in after.replace("{ ", "{")
+    assert "test_b" not in after and "@other" not in after and "def test_a" in after
+    assert "# a comment\nLAST = []\n" in after
+    compile(after, "after", "exec")
+    node, name = next((n, w) for n, w in cuts.defined(text) if w == "two")
+    assert cuts.without_node(text, node, name).startswith("from helpers import one\n\nTARGETS")
