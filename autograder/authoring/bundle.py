@@ -150,7 +150,8 @@ def _fill(course: Course, folder: Path, names: Sequence[str]) -> None:
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
     _write(folder / "README.md", _start_here(course, names[0]))
-    shutil.copytree(course.kit / VSCODE, folder / ".vscode")
+    if (course.kit / VSCODE).is_dir():
+        shutil.copytree(course.kit / VSCODE, folder / ".vscode")
     _write(folder / AGENTS, _for_assistants(course))
     term = settings.term(course)
     if term.has_dates:

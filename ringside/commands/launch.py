@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside.commands.command import add, print_json, say_to_stderr
-from ringside.errors import TargetError
+from ringside.errors import RingsideError, TargetError
 
 if TYPE_CHECKING:
     from ringside.launch.outcome import Outcome
@@ -25,7 +25,8 @@ examples:
 
 A function of comm, or a script of mpi4py, gets MPI's ranks; a function of group, or a script of
 torch, gets torch's: over NCCL with --gpus-per-node, else over gloo on CPUs.
-Leaves run.json and run.trace.gz in the current folder. Lengths: --n, several times if you like.
+Leaves run.json and run.trace.gz in the current folder. Lengths: --n, several times if you like;
+without it, lengths whose inputs a laptop holds.
 Exit status 0: done; 1: the student's file failed; 2: the cluster did, or the command was wrong.
 """
 
@@ -82,6 +83,7 @@ def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.checking import inputs
     from ringside.launch import launch
+    from ringside.launch.lengths import USUAL, fitting
     from ringside.launch.sites import Site
     from ringside.session.session import Target
 
@@ -112,12 +114,13 @@ def run(asked: argparse.Namespace) -> int:
             f"{target.file} only defines functions, so as a script it does nothing. Name one: "
             f"`ringside launch {target.file}:FUNCTION` (functions of comm: {', '.join(functions)})."
         )
+    fitted = fitting(path, target.function, words, dtype) if target.function else USUAL
     job = launch.Launch(
         target,
         site,
         settings,
         asked.nodes,
-        lengths or launch.LENGTHS,
+        lengths or fitted,
         dtype,
         asked.words if script else words,
         asked.out,
@@ -126,6 +129,10 @@ def run(asked: argparse.Namespace) -> int:
     )
     if asked.dry_run:
         job.check()
+        try:
+            job.check_here()
+        except RingsideError as problem:  # a script can be read anywhere
+            say_to_stderr(f"from here it would not be launched: {problem}")
         print(job.script(), end="")
         return 0
     # What ranks print stands on standard output, unless a program reads that.

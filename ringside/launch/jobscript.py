@@ -131,11 +131,22 @@ class Job:
         return int(str(self.settings[name]))
 
     def check(self) -> None:
-        """Refuse now what the site can't do.
+        """Refuse now what the site can't do, wherever it is started.
 
         Raises:
-            LaunchError: GPUs of several nodes, on one machine without a scheduler; a container
-                that isn't there, or that the nodes can't see.
+            LaunchError: GPUs of several nodes, on one machine without a scheduler.
+        """
+        if self.local and self.gpus_per_node and self.nodes > 1:
+            raise LaunchError(
+                f"site {self.site.name} is one machine: --gpus-per-node {self.gpus_per_node} "
+                f"stands for its GPUs, so --nodes ({self.nodes}) must be 1."
+            )
+
+    def check_here(self) -> None:
+        """Refuse now what can't be done from this machine.
+
+        Raises:
+            LaunchError: a container that isn't there, or that the nodes can't see.
         """
         image = self.container
         if image and not image.exists():
@@ -144,11 +155,6 @@ class Job:
             raise LaunchError(
                 f"container={image} lies under /tmp, and every node has a /tmp of its own: "
                 "keep it in your home or on the cluster's scratch file system."
-            )
-        if self.local and self.gpus_per_node and self.nodes > 1:
-            raise LaunchError(
-                f"site {self.site.name} is one machine: --gpus-per-node {self.gpus_per_node} "
-                f"stands for its GPUs, so --nodes ({self.nodes}) must be 1."
             )
 
     def template(self) -> str:

@@ -54,6 +54,7 @@ class Jupyter:
             LaunchError: there is no such container.
         """
         self.job.check()
+        self.job.check_here()
         script = self.folder.resolve() / "jupyter.sbatch"
         log = script.with_name("jupyter.log")
         jobscript.make_room(script, log, say)

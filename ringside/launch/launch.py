@@ -31,6 +31,7 @@ from ringside.errors import TargetError
 from ringside.files import write_atomically
 from ringside.launch import jobscript, outcome, slurm
 from ringside.launch.jobscript import Job, LaunchError, mpiexec
+from ringside.launch.lengths import USUAL
 from ringside.launch.outcome import Awaited, Outcome
 from ringside.launch.sites import Site, Value
 from ringside.progress import waiting
@@ -39,7 +40,6 @@ from ringside.torch_there import need_torch
 from ringside.units import format_count
 
 __all__ = [
-    "LENGTHS",
     "Launch",
     "LaunchError",
     "Outcome",
@@ -48,8 +48,6 @@ __all__ = [
     "options_of",
     "run",
 ]
-
-LENGTHS = (1_000, 100_000, 1_000_000)  # from the latency's share of the time to the bandwidth's
 
 _PATIENCE_S = 5.0  # with ranks that are to end
 
@@ -62,7 +60,7 @@ class Launch:
     site: Site
     settings: Mapping[str, Value]
     nodes: int = 1
-    lengths: Sequence[int] = LENGTHS
+    lengths: Sequence[int] = USUAL
     dtype: str = "float64"
     words: Sequence[str] = ()
     out: Path = Path()
@@ -92,13 +90,24 @@ class Launch:
         return self.out.resolve() / "sweep"
 
     def check(self) -> None:
-        """Refuse now what would fail only on the cluster.
+        """Refuse now what could run nowhere.
 
         Raises:
-            TargetError: no such function, or one that can't be run on ranks.
-            LaunchError: the site can't run such a job, or the nodes can't see a folder.
+            TargetError: no such function, or one that takes no ranks.
+            LaunchError: the site can't run such a job.
         """
         self.job.check()
+        if self.target.function:
+            inputs.parameters(self.path, self.target.function)
+
+    def check_here(self) -> None:
+        """Refuse now what would fail only on the cluster, or on this machine's ranks.
+
+        Raises:
+            TargetError: torch is missing, or inputs for the function can't be made.
+            LaunchError: the nodes can't see a folder, or the container.
+        """
+        self.job.check_here()
         if self.job.kind != "mpi4py" and self.site.scheduler == "none":  # nodes have their own
             need_torch(self.target.file)
         if self.target.function:
@@ -177,6 +186,7 @@ def run(
         RingsideError: it could not be started.
     """
     launch.check()
+    launch.check_here()
     launch.out.mkdir(parents=True, exist_ok=True)
     _refuse_beside_another_job(launch.out)
     if launch.sweep:

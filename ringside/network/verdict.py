@@ -29,7 +29,10 @@ def judge(standing: Standing) -> DeadlockError:
     else:
         who = "the only rank is" if count == 1 else f"all {count} ranks are"
         headline = f"{who} blocked and no message is in flight."
-    reasons = (_disagreement, _missing_member, _wrong_envelope, _polling, _cycle, _missing_partner)
+    reasons = (
+        *(_disagreement, _missing_member, _wrong_envelope, _polling),
+        *(_itself, _cycle, _missing_partner),
+    )
     for reason in reasons:
         cure = reason(standing, blocked)
         if cure:
@@ -128,6 +131,31 @@ def _polling(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None
                 "A poll needs a partner that sends, and an end to the loop without one."
             )
         return f"Rank {peer.rank} polls for something that can't happen any more."
+    return None
+
+
+def _itself(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    """A rank that waits for a message of its own, which no other rank can help."""
+    waits = {entry.rank: entry.waits_for for entry in blocked}
+    if _find_cycle(waits) not in [[rank] for rank in waits]:
+        return None
+    [rank] = _find_cycle(waits)
+    peer = standing.peers[rank]
+    who = "The only rank" if len(blocked) == 1 else f"Rank {rank}"
+    kinds = {peer.ops[each.op].kind for each in standing.open_requests(peer)}
+    if kinds == {Kind.ISEND}:
+        return (
+            f"{who} sends to itself, and waits until the message is received before it comes to a "
+            "receive. Copy the data instead, or start the receive first, without waiting for it."
+        )
+    if kinds == {Kind.IRECV}:
+        return (
+            f"{who} receives from itself, and nobody sends it a message. Copy the data instead: "
+            "with one rank there is nothing to exchange."
+            if len(blocked) == 1
+            else f"{who} receives from itself, and has sent itself no message. Copy the data "
+            "instead, or check the source."
+        )
     return None
 
 

@@ -132,10 +132,10 @@ def job(image: str, site: str = "generic", **settings: int) -> Job:
 
 def test_an_image_that_is_not_there_is_refused_before_the_job_is_submitted(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"there is no such file. `make sif` makes one"):
-        job(str(tmp_path / "none.sif")).check()
+        job(str(tmp_path / "none.sif")).check_here()
     (tmp_path / "some.sif").touch()
-    job(str(tmp_path / "some.sif"), "local").check()
-    job("").check()
+    job(str(tmp_path / "some.sif"), "local").check_here()
+    job("").check_here()
 
 
 def test_an_image_that_other_nodes_cannot_see_is_refused(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_image_that_other_nodes_cannot_see_is_refused(tmp_path: Path) -> None
     image.touch()
     try:
         with pytest.raises(LaunchError, match="every node has a /tmp of its own"):
-            job(str(image)).check()
+            job(str(image)).check_here()
     finally:
         image.unlink()
 

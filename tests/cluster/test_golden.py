@@ -48,8 +48,7 @@ def launched(
         settings = site.settings([f"environment={STUDENT}/ringside-env", *changes], {})
         launch = Launch(where, site, settings, nodes, words=words, out=folder)
         launch = replace(launch, lengths=(1000, 1_000_000), gpus_per_node=gpus, sweep=sweep)
-        if launch.job.container is None:  # a container must be there, which only exists as a name
-            launch.job.check()
+        launch.job.check()
         return launch.script()
 
     return render

@@ -34,7 +34,6 @@ def test_progress_shows_the_best_check_what_is_left_and_the_hand_in(
     assert cli.main(["check", "cost", "--folder", str(folder)]) == 0
     (folder / "cost.py").write_text(f"{solved}\n\nring_s = star_s\n")
     cli.main(["check", "cost", "--folder", str(folder)])
-    assert cli.main(["check", "cost", "--test", "star", "--folder", str(folder)]) in (0, 1, 2)
     (folder / "tree.py").write_text("written = 1\n")
     standing.add_hand_in(folder, "zip")
     capsys.readouterr()
