@@ -1,13 +1,14 @@
 """What the models assume of a GPU, measured on one: at most nine minutes, then a page.
 
     PYTHONPATH=. python benchmarks/on_a_gpu.py --out FOLDER        needs a GPU
-    python benchmarks/on_a_gpu.py --small --device cpu --out F     the same code in seconds
-    python benchmarks/on_a_gpu.py --page FOLDER/on_a_gpu.json      writes lectures/on_a_gpu.md
+    python benchmarks/on_a_gpu.py --small --device cpu             the same code on a CPU
+    python benchmarks/on_a_gpu.py --page FOLDER/on_a_gpu.json      keeps it, and writes the page
+    python benchmarks/on_a_gpu.py --page                           writes it again
 
-Each section runs in a process of its own, which ends by its time limit: an error or a hang costs the
-rest of this section and nothing else. `on_a_gpu.json` is written anew after each section, and
+Each section runs in a process of its own, which ends by its time limit: an error or a hang costs
+the rest of this section and nothing else. `on_a_gpu.json` is written anew after each section, and
 `gpt_step.trace.json.gz` is one training step for https://ui.perfetto.dev. On several GPUs the
-section `links` starts a rank for each of them.
+section `links` starts a rank for each of them. The page is `lectures/on_a_gpu.md`.
 
     products     matrix products by size and type            sharded      FSDP2 and DDP on one rank
     steps        whole layers and training steps             copies       a product beside copies
@@ -37,15 +38,15 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+NAME = "on_a_gpu.json"
 PAGE = ROOT / "lectures" / "on_a_gpu.md"
-# Seconds that a section may take of nine minutes; what one leaves, the next ones may not use.
+KEPT = ROOT / "lectures" / "data" / NAME
+GRACE_S = 12.0  # for the measurement that runs when a section's time is over
+# Seconds that a section may take. Most take less, and the last one gets what they leave.
 SECTIONS = {
     "products": 60, "steps": 60, "activations": 50, "copies": 50, "launches": 25,
     "sharded": 50, "optimizers": 40, "attention": 40, "compiled": 70, "links": 40, "tests": 140,
 }  # fmt: skip
-NAME = "on_a_gpu.json"
-
-
 IN_STEPS = {"steps": "items", "compiled": "compiled_items"}
 
 
@@ -59,6 +60,8 @@ def measure(section: str, path: Path, limit_s: float, small: bool, device: str) 
     if device == "cuda":
         torch.cuda.set_device(rank)
     torch.manual_seed(rank)
+    if small:
+        torch.set_num_threads(1)  # threads wait for one another where cores are shared
     bench = Bench(torch.device(device), small)
     module = importlib.import_module(f"gpu.{'steps' if section in IN_STEPS else section}")
     items = getattr(module, IN_STEPS.get(section, "items"))
@@ -99,7 +102,7 @@ def run_section(section: str, limit_s: float, folder: Path, words: argparse.Name
             start_new_session=True,
         )  # fmt: skip
         try:
-            status: int | str = process.wait(limit_s + 12)
+            status: int | str = process.wait(limit_s + GRACE_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -109,6 +112,14 @@ def run_section(section: str, limit_s: float, folder: Path, words: argparse.Name
     if status != 0:
         record["last_lines"] = log.read_text(errors="replace").splitlines()[-15:]
     return record
+
+
+def run_here(section: str, limit_s: float, folder: Path, words: argparse.Namespace) -> Any:
+    """Run a section in this process: quicker, and an end by force would end all."""
+    path, begin = folder / f"{section}.json", time.monotonic()
+    measure(section, path, limit_s, words.small, words.device)
+    seconds = time.monotonic() - begin
+    return {"seconds": seconds, "status": 0, "items": json.loads(path.read_text())}
 
 
 def num_ranks(words: argparse.Namespace) -> int:
@@ -139,6 +150,8 @@ def measure_all(words: argparse.Namespace) -> None:
                 record: Any = {"seconds": 0.0, "status": "no time was left", "items": {}}
             elif section == "tests":
                 record = tests(suite.run, limit_s, words)
+            elif words.in_one_process:
+                record = run_here(section, limit_s, Path(name), words)
             else:
                 record = run_section(section, limit_s, Path(name), words)
             results["sections"][section] = record
@@ -179,6 +192,13 @@ def tests(run: Callable[[float], Any], limit_s: float, words: argparse.Namespace
     }
 
 
+def page_of_kept() -> str:
+    """The page from the results that are kept; where there are none, how to get them."""
+    from gpu.page import page
+
+    return page(json.loads(KEPT.read_text()) if KEPT.exists() else None)
+
+
 def write(path: Path, text: str) -> None:
     """Replace a file at once, so that none is ever half."""
     beside = path.with_suffix(".new")
@@ -189,18 +209,22 @@ def write(path: Path, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=9.0, help="at most, all sections together")
-    parser.add_argument("--out", help="a folder for the results")
+    parser.add_argument("--out", default="build/on_a_gpu", help="a folder for the results")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="sizes for tests; times mean nothing")
     parser.add_argument("--only", nargs="+", choices=SECTIONS)
-    parser.add_argument("--page", help="write the page from a file of results, and measure nothing")
+    parser.add_argument("--in-one-process", action="store_true", help="quicker; for tests")
+    parser.add_argument(
+        "--page", nargs="?", const=KEPT, type=Path,
+        help="write the page from a file of results, which is kept; measure nothing",
+    )  # fmt: skip
     for name, kind in (("--section", str), ("--file", Path), ("--limit", float)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.page:
-        from gpu.page import page
-
-        write(PAGE, page(json.loads(Path(words.page).read_text())))
+        if words.page != KEPT:
+            write(KEPT, words.page.read_text())
+        write(PAGE, page_of_kept())
         print(f"wrote {PAGE.relative_to(ROOT)}")
     elif words.section:
         measure(words.section, words.file, words.limit or 60.0, words.small, words.device)
@@ -209,8 +233,6 @@ def main() -> None:
 
         if words.device == "cuda" and not torch.cuda.is_available():
             print("torch finds no GPU here; --small --device cpu runs the same code on a CPU.")
-        elif not words.out:
-            parser.error("--out names the folder for the results")
         else:
             measure_all(words)
 

@@ -30,7 +30,7 @@ BLOCKS = (16, 32, 8, 4, 64, 132, 2)
 
 if triton is not None:
 
-    @triton.jit
+    @triton.jit(do_not_specialize=["times"])  # else each number is compiled anew, while timed
     def copy_kernel(source, target, length, times, CHUNK: tl.constexpr):  # type: ignore[no-untyped-def]
         """Each block takes every k-th chunk, so many times over."""
         step = tl.num_programs(0) * CHUNK

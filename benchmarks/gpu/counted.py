@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, cast
 
-from ringside import Machine
 from ringside.network.link import Link
 from ringside.pytorch.counting import Meter
 
@@ -34,11 +32,3 @@ class Operators:
 def meter(operators: Operators) -> Meter:
     """The kit's meter, to be entered."""
     return Meter(cast(Link, operators))
-
-
-def predicted_s(rows: Sequence[Sequence[Any]], machine: Machine) -> float:
-    """Seconds of counted operators on a machine, one after another, by the kit's own roofline."""
-    return sum(
-        count * machine.compute_s(flops, nbytes, 1, moved_bytes)
-        for _, flops, nbytes, moved_bytes, count in rows
-    )

@@ -105,7 +105,8 @@ def ddp(bench: Bench, as_view: bool) -> Record:
 
         def seen(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses them as text
             sizes[bucket.index()] = bucket.buffer().nbytes
-            done = torch.futures.Future()
+            # A future holds tensors of a GPU only where it was told so.
+            done = torch.futures.Future(devices=[x.device] if bench.is_gpu else None)
             done.set_result(bucket.buffer())
             return done
 

@@ -1,8 +1,8 @@
 """The rate of whole layers and whole training steps of a GPT, and what the kit counts of them.
 
-Layers are those of `block.py`, with FlashAttention, without dropout. The step is `benchmarks/gpt.py`
-on one rank: the program that the kit traces for 3,072 GPUs. Its optimizer is AdamW with fp32
-masters, so that a parameter takes 16 bytes.
+Layers are those of `block.py`, with FlashAttention, without dropout. The step is that of
+`benchmarks/gpt.py` on one rank: the program that the kit traces for 3,072 GPUs. Its optimizer is
+AdamW with fp32 masters, so that a parameter takes 16 bytes.
 """
 
 from __future__ import annotations

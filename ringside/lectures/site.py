@@ -62,6 +62,7 @@ TEXTS = {
     "CONTRIBUTING.md": "kit/contributing.md",
     "lectures/validation.md": "kit/validation.md",
     "lectures/predicted.md": "kit/predicted.md",
+    "lectures/on_a_gpu.md": "kit/on_a_gpu.md",
     "lectures/tutorial/tutorial.md": "kit/tutorial.md",
     "lectures/tutorial/instructor.md": "kit/tutorial_instructor.md",
     "CHANGELOG.md": "kit/changelog.md",
