@@ -9,7 +9,8 @@
 answers that are given away all go by it. By default the explanation is the prose directly below
 the cell that reveals; checked cells and teachers' notes may stand between. Two tags say otherwise:
 ``explanation`` on a later cell, to which the explanation then goes, and ``open`` on a cell that
-isn't part of it. No explanation goes beyond a heading, a prompt or another cell that reveals.
+isn't part of it. An assignment's tasks, such as "**Explain.** Who waits?", explain nothing and
+stay. No explanation goes beyond a heading, a prompt or another cell that reveals.
 
 An executed notebook keeps what was revealed in the metadata of the cell: ``{"revealed": {key:
 result}}``. It stands in no output, since no reader's predictions are there when it is executed.
@@ -31,6 +32,7 @@ from ringside.predictions.prompt import GuessError, Prompt, as_prompt
 
 PREDICT, CHECKED, EXPLANATION, OPEN = "predict", "checked", "explanation", "open"  # tags
 
+_ASKS = re.compile(r"\*\*(?:Explain|Think|Run)\b|\*Your answer")
 _HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
 _CALL = re.compile(r"""^\s*(?:ringside\.)?(guess|reveal)\(\s*(["'])(.+?)\2""", re.MULTILINE)
 
@@ -68,6 +70,11 @@ def is_aside(cell: Any) -> bool:
 def is_prose(cell: Any) -> bool:
     """Whether a cell is text for readers."""
     return cell["cell_type"] == "markdown" and not is_notes(cell)
+
+
+def is_task(cell: Any) -> bool:
+    """Whether a cell of an assignment asks its reader to do something, or has room for it."""
+    return is_prose(cell) and bool(_ASKS.match(cell["source"]))
 
 
 def is_heading(cell: Any) -> bool:
@@ -114,10 +121,13 @@ def _explanation(cells: Sequence[Any], reveal: int) -> tuple[tuple[int, ...], in
     end = max((place for place in below if has_tag(cells[place], EXPLANATION)), default=reveal)
     if end == reveal:
         first = next((place for place in below if not is_aside(cells[place])), None)
-        if first is not None and is_prose(cells[first]) and not has_tag(cells[first], OPEN):
+        if first is not None and _may_explain(cells[first]):
             end = first
-    prose = [place for place in below if place <= end and is_prose(cells[place])]
-    return tuple(place for place in prose if not has_tag(cells[place], OPEN)), end
+    return tuple(place for place in below if place <= end and _may_explain(cells[place])), end
+
+
+def _may_explain(cell: Any) -> bool:
+    return is_prose(cell) and not has_tag(cell, OPEN) and not is_task(cell)
 
 
 def folded(cells: Sequence[Any]) -> list[bool]:
@@ -199,8 +209,9 @@ def _wrong_explanations(cells: Sequence[Any]) -> Iterator[str]:
             yield f"cell {place}: the tag 'explanation' belongs behind a cell that reveals."
     for one in found:
         below = range(one.reveal + 1, len(cells) if one.end == one.reveal else 0)
-        first = next((place for place in below if not is_aside(cells[place])), None)
-        if first and is_heading(cells[first]) and not cells[first]["source"].startswith("#"):
+        first = next((place for place in below if not is_aside(cells[place])), -1)
+        cell = cells[first]
+        if first > 0 and is_heading(cell) and not (cell["source"][0] == "#" or is_task(cell)):
             yield (
                 f"cell {first} explains what cell {one.reveal} reveals and opens a section: "
                 "cut it in two before the heading."

@@ -99,7 +99,8 @@ reveal("a01/own-x", "200 on rank 1 and 100 on the others")
 # Each rank has memory of its own: no rank can look at another's `x`, nor change it. They share
 # nothing but the network. (Here the network is simulated on your computer, and sorts what is
 # printed by rank. On a real one, lines of several ranks arrive in any order.)
-#
+
+# %% [markdown]
 # `comm` is a *communicator*. `COMM_WORLD` holds all ranks of a program; others hold some of them,
 # perhaps in another order, and in each the ranks are counted from 0. Your functions get one as
 # their first argument and use that one, whatever it holds.
@@ -158,7 +159,8 @@ reveal("a01/both-receive", "both ranks wait for ever")
 
 # %% [markdown]
 # That is a *deadlock*. On a cluster nobody tells you: the job stands still until its time is over.
-#
+
+# %% [markdown]
 # ## 3. What a message costs
 #
 # Measure it. The clock of one rank is no use for a message that ends on another rank, whose clock
@@ -239,7 +241,8 @@ assert np.allclose(times_s, [1e-6 + n * 1e-9 for n in sizes])
 # light. **β** is the time of one more byte; its inverse is the *bandwidth*. On `textbook`
 # α = 1 µs and β = 1 ns, a bandwidth of 1 GB/s. They are equally large at $n_{1/2} = \alpha/\beta$:
 # there a message reaches half of the bandwidth.
-#
+
+# %% [markdown]
 # **Explain.** What is $n_{1/2}$ on `textbook`, and where is it in the figure? You have 1000
 # numbers to send, 8 bytes each. How long does it take in one message, and how long in 1000?
 #
@@ -393,7 +396,8 @@ reveal("a01/eager", "100 numbers end, 1000 hang")
 # %% [markdown]
 # It passed every test with a small network, and it hangs on the day when the network has grown.
 # That is why all tests here also use a machine on which *every* send waits.
-#
+
+# %% [markdown]
 # **Explain.** Each rank waits for the next one, in a circle. Name two ways to break the circle.
 # How long does each take on p ranks?
 #
@@ -466,7 +470,7 @@ for seed in (None, 1, 2, 3):
     print(f"seed {seed!s:>4}: rows of ranks 0 to 5:", day.values[0].astype(int).ravel())
 reveal("a01/rows", "another order on another day")
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # Right are 1, 4, 9, 16, 25 and 36, in this order. These are the calls that you may want:
 #
 # | call | what it does |

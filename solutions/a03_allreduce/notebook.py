@@ -95,7 +95,7 @@ print("rank", rank, "got", theirs[0])
 # %%
 reveal("a03/at-once", (textbook.alpha_s + 8000 * textbook.beta_s_per_byte) * 1e6)
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # The next cell has `Send` and then `Recv` in the place of `Sendrecv`. On this machine a send waits
 # for its receive, whatever its size. Run it and read what it says of every rank's call.
 

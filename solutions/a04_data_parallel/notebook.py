@@ -136,7 +136,7 @@ guess(
 means = np.full(P, 0.5)  # of four workers whose samples are alike
 reveal("a04/sum", means.sum() / means.mean())
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # Look at one step: 64 samples on each of four ranks, on a modelled machine whose cores are slow
 # enough that this small network keeps them busy. Blue is work that `model.py` declares, a phase
 # for each layer; the rest is the all-reduce.

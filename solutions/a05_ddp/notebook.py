@@ -365,6 +365,8 @@ reveal("a05/orders", "hang, or add up what doesn't belong together")
 
 # %% [markdown]
 # So buckets are launched in one fixed order on all ranks, and one that is full too early waits.
+
+# %% [markdown]
 # Six more things that a wrapper must get right are in the docstring: parameters that nobody used,
 # frozen ones, tied ones, `no_sync`, buffers, and gradients that are not copied.
 

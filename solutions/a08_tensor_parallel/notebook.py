@@ -125,7 +125,8 @@ reveal("a08/silent", "cut by columns")
 # %% [markdown]
 # Cut by columns, the layer is silent forward and sums backward: f copies forward and sums backward.
 # By rows it sums forward and is silent backward: g sums forward and copies backward.
-#
+
+# %% [markdown]
 # **Explain.** Weights that are eight times as large cost nothing more. A batch that is four times
 # as large costs four times as much. In data parallelism it is the other way round. For which kind
 # of layer is each of the two better? (Section 4 makes that exact.)

@@ -82,9 +82,11 @@ reveal("a09/naive", busy_s / one_by_one.makespan_s)
 one_by_one
 
 # %% [markdown]
-# Two GPUs work, and each is idle half of the time. GPipe's idea is to cut the batch into M
-# microbatches and let the next one follow before the first is back. **Think:** with S stages and M
-# batches, how long does the naive way take?
+# Two GPUs work, and each is idle half of the time.
+
+# %% [markdown]
+# GPipe's idea is to cut the batch into M microbatches and let the next one follow before the first
+# is back. **Think:** with S stages and M batches, how long does the naive way take?
 #
 # Draw GPipe's schedule for S = 3 and M = 4, on paper, with backward passes twice as long as forward
 # passes. How many squares of each row are empty?
@@ -158,7 +160,7 @@ reveal("a09/interleaved", small.makespan_s)
 assert small.makespan_s == (M + (S - 1) / 2) * (TF + TB)
 small
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # Or more microbatches. The dots are your schedules, replayed; the lines the formulas.
 
 # %%

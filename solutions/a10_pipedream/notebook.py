@@ -283,7 +283,8 @@ print("through w.data:", gradient_after(lambda w: w.data.add_(2)))
 # `.data` isn't counted, and then the gradient is silently wrong. The way out is to compute with a
 # copy, which nobody changes: `torch.func.functional_call` calls a module with other parameters
 # than its own.
-#
+
+# %% [markdown]
 # What do you gain? Compare with a pipeline that has the same messages and drains before each
 # update.
 
@@ -449,7 +450,8 @@ assert speedup > 10
 # The paper found 15-1, too: 15 workers for the first stage, and 1 for the second. At 1.25 and 2
 # GB/s the link between the stages takes longest. Then fewer replicas than 15 are as fast, and your
 # planner may return any of these plans.
-#
+
+# %% [markdown]
 # **Explain.** The paper measured 5.28 times at 1.25 GB/s, on four machines with four GPUs each, and
 # your planner predicts about twice as much. The formula counts the messages of all 16 replicas as
 # if they shared one link. How many bytes does a ring of these GPUs really send out of each machine?

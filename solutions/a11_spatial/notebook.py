@@ -446,7 +446,7 @@ share = max(run.sent_bytes()) / (8 * 4 * 8 * 8)  # of N d elements in 64 bits
 reveal("a11/ring-bytes", share * 131_072 * 4096 * 2 / 1e9)
 print(f"a rank sends {share:.2f} N d elements")
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # The next block travels while the present one is computed. On the machine below a block of 8
 # positions takes 40 microseconds, and a message takes 60.
 
@@ -638,7 +638,7 @@ busy = [sum(op.detail[0] for op in ops if op.kind == Kind.COMPUTE) for ops in ca
 reveal("a11/causal-share", 100 * np.mean(busy) / max(busy))
 print("share of the last rank's work:", *(f"{each / max(busy):.0%}" for each in busy))
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # *Zigzag* cuts the sequence into 2 P chunks, and gives rank r the chunks r and 2 P - 1 - r: one
 # early chunk and one late one. Now each rank has the same work at each step of the ring. The rest
 # is the ring that you have; copy what you need of it.

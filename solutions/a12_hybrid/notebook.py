@@ -104,7 +104,7 @@ reveal(
     "a12/nodes", len({rank // 4 for rank in groups(coordinates(32, sizes, slow), ["tensor"])[0]})
 )
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # All eight tensor groups sum 8 MB at the same time, as they do twice in each layer. Inside a node
 # of `zaratan` a GPU sends 100 GB/s. Between nodes four GPUs share one port of 12.5 GB/s.
 
@@ -478,7 +478,7 @@ planner = reload(import_module("planner"))
 seventy_six = Model(num_layers=60, hidden=10240, num_heads=80, batch=1792)
 reveal("a12/mixtures", sum(1 for _ in configs(seventy_six, 1024)))
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # Megatron-LM's authors chose by rules: tensor parallelism inside the node, as many stages as
 # memory asks for, replicas with the rest. They had no ZeRO. A cost model that says so is three
 # lines long. Their GPUs reached about 150 TFLOP/s.

@@ -93,7 +93,7 @@ llama_8b = token_bytes(32, 8, 128)
 print(f"{llama_8b / 2**10:.0f} KiB for a position")
 reveal("a13/cache-gib", 64 * 4096 * llama_8b / 2**30)
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # Nobody knows how long an answer will be. A server without pages reserves room for the longest
 # one. Here are 64 answers of 50 to 2,048 positions, short ones more often.
 
@@ -303,7 +303,7 @@ print(serial_generate(case.prompts(), make_weights(case.sizes, case.seed), case.
 reveal("a13/logits", 4 * (128_256 // 4) / 16)
 run.timeline
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # Now the time of a decoding step on 1 to 8 GPUs, four in a node: traced on fake tensors, replayed
 # on the machine `zaratan`. `decode_time_torch.py` subtracts a run with one token, which is the
 # prefill, from a run with five.
@@ -400,7 +400,7 @@ log = replay(requests, plans["continuous"], server)
 reveal("a13/continuous", log.tokens_per_s)
 reveal("a13/first-token", log.slow_first_token_s)
 
-# %% [markdown]
+# %% [markdown] tags=["open"]
 # How many requests a second can the server take? Here each rate has a stream of its own, and the
 # curves show how long 95 % of the requests wait at most.
 
