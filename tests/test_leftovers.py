@@ -13,7 +13,7 @@ from tests import leftovers
 
 KIT = Path(__file__).resolve().parent.parent
 FAILS = """
-import socket, subprocess, sys
+import pytest, socket, subprocess, sys
 
 class Server:
     def __init__(self):
@@ -22,8 +22,15 @@ class Server:
         self.process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
         raise ValueError("it does not start")
 
+@pytest.fixture(scope="session")
+def server():
+    return Server()
+
+def test_it_answers(server):
+    pass
+
 def test_it_starts():
-    server = Server()
+    Server()
 """
 LEAKS = """
 class Knot:
@@ -51,11 +58,14 @@ def run(folder: Path, text: str) -> tuple[int, list[str]]:
 def test_the_failures_are_the_last_that_a_reader_sees(tmp_path: Path) -> None:
     status, lines = run(tmp_path, FAILS)
     assert status == 1
-    assert lines[-3].endswith(" short test summary info ============================")
-    assert lines[-2] == "FAILED test_one.py::test_it_starts - ValueError: it does not start"
-    assert lines[-1].startswith("1 failed in ")
-    above = lines[next(at for at, line in enumerate(lines) if "left open by tests" in line) : -3]
-    assert sum("unclosed <socket.socket" in line for line in above) == 2
+    assert " short test summary info " in lines[-4]
+    assert lines[-3:-1] == [
+        "ERROR test_one.py::test_it_answers - ValueError: it does not start",
+        "FAILED test_one.py::test_it_starts - ValueError: it does not start",
+    ]
+    assert lines[-1].startswith("1 failed, 1 error in ")
+    above = lines[next(at for at, line in enumerate(lines) if "left open by tests" in line) : -4]
+    assert sum("unclosed <socket.socket" in line for line in above) == 4
     assert any("unclosed file" in line and "test_one.py" in line for line in above)
 
 

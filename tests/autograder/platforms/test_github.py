@@ -105,8 +105,10 @@ def test_classroom50_gets_a_template_without_a_second_workflow(classroom: Path) 
     assert json.loads((own / "runtime.json").read_text()).keys() <= RUNTIME
 
 
-def runner(folder: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A fresh Python with pip and the libraries, and the environment that a step begins with."""
+    folder = tmp_path_factory.mktemp("runner")
     venv.create(folder / "python", with_pip=True)
     inside = sysconfig.get_path("purelib", vars={"base": str(folder / "python")})
     # The libraries come from the tests' own environment, and not the kit.
@@ -149,35 +151,36 @@ def run_steps(job: dict[str, Any], checkout: Path, env: dict[str, str]) -> list[
 
 @pytest.mark.slow
 def test_the_steps_run_and_tell_a_solution_from_a_stub(
-    repository: Path, workflow: dict[str, Any], tmp_path: Path
+    repository: Path, workflow: dict[str, Any], runner: dict[str, str], tmp_path: Path
 ) -> None:
     [job] = workflow["jobs"].values()
     assert workflow["defaults"] == {"run": {"shell": "bash"}}
     checkout = tmp_path / "checkout"
     shutil.copytree(repository, checkout, symlinks=True)
-    env = runner(tmp_path)
-    stub = run_steps(job, checkout, env)
+    stub = run_steps(job, checkout, runner)
     assert [name for name, _ in stub] == [
         "Install the kit", "Public tests", "Show them on the run's page",
     ]  # fmt: skip
     assert [status for _, status in stub] == [0, 1, 0]
-    summary = tmp_path / "summary.md"
+    summary = Path(runner["GITHUB_STEP_SUMMARY"])
     assert "ping" in summary.read_text()
     summary.unlink()
     own = checkout / "assignments" / NAME
     for module in plans.load(NAME).modules:
         shutil.copy(Course.here().solution(NAME) / module.filename, own)
-    told = run_steps(job, checkout, env)
+    told = run_steps(job, checkout, runner)
     assert [status for _, status in told] == [0, 0, 0]  # the notebook is still as released
     assert "ping: 100 of 100 public points" in summary.read_text()
     (own / f"{NAME}.ipynb").unlink()  # who works in files alone
     tests = job | {"steps": [each for each in job["steps"] if each.get("name") == "Public tests"]}
-    assert run_steps(tests, checkout, env) == [("Public tests", 0)]
+    assert run_steps(tests, checkout, runner) == [("Public tests", 0)]
     assert "ping: 100 of 100 public points" in (own / "check.txt").read_text()
 
 
 @pytest.mark.slow
-def test_classroom50_gets_the_public_points_of_one_run(classroom: Path, tmp_path: Path) -> None:
+def test_classroom50_gets_the_public_points_of_one_run(
+    classroom: Path, runner: dict[str, str], tmp_path: Path
+) -> None:
     checkout = tmp_path / "checkout"
     shutil.copytree(classroom / "template", checkout, symlinks=True)
     own = checkout / "assignments" / NAME
@@ -186,8 +189,8 @@ def test_classroom50_gets_the_public_points_of_one_run(classroom: Path, tmp_path
     shutil.copy(solution / "ping.py", own)
     wrong = edits.wrong_submissions(solution, ["mend"])[0]
     (own / "mend.py").write_text(wrong.source)
-    env = runner(tmp_path) | RUNNER
-    python = tmp_path / "python" / "bin" / "python"
+    env = runner | RUNNER
+    python = shutil.which("python", path=env["PATH"])
     autograder = classroom / "autograders" / "a01-first-ranks" / "autograder.py"
     done = subprocess.run(
         [str(python), str(autograder)], cwd=checkout, env=env, capture_output=True, text=True
