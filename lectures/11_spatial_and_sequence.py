@@ -557,9 +557,9 @@ reveal("11/overlap", 1e6 * hides.makespan_s)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. Four ranks that compute their interior while the halo travels.*
 #
-# With the interior first it takes 64 µs, which is the computing alone. Communication is hidden as long as the interior takes
-# longer than the halo. The backward pass has more work to hide it behind: the gradient of the weights needs no halo of $g$, so
-# it can be computed first.
+# With the interior first it takes 64 µs, which is the computing alone. Communication is hidden as long as the interior
+# takes longer than the halo. The backward pass has more work to hide it behind: the gradient of the weights needs no halo
+# of $g$, so it can be computed first.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(1e6 * waits.makespan_s) == 105 and round(1e6 * hides.makespan_s) == 64
@@ -1044,17 +1044,17 @@ reveal("11/ring-or-gather", words[int(np.sign(ring_sent[0] - gather_sent))])
 #
 # $$2\,N d\,\frac{P-1}{P}\,w \quad\text{bytes,}$$
 #
-# which is to the byte what an all-gather sends. So the ring saves no bytes. It saves memory: a rank holds two parts of the
-# keys and values at a time, the one that it uses and the one that comes. And it hides the messages, since each part is used as
-# soon as it is there.
+# which is to the byte what an all-gather sends. So the ring saves no bytes. It saves memory: a rank holds two parts of the keys and
+# values at a time, the one that it uses and the one that comes. And it hides the messages, since each part is used
+# as soon as it is there.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert ring_sent.tolist() == [36_864] * 4
 assert ring_sent[0] == 2 * 96 * 32 * 3 // 4 * 8 == gather_sent
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **The same in torch.** Torch's kernels for attention return $c$ as well, since their backward pass needs it. The
-# FlashAttention kernel calls it `logsumexp`. Here it is written out:
+# **The same in torch.** Torch's kernels for attention return $c$ as well, since their backward pass needs it. The FlashAttention
+# kernel calls it `logsumexp`. Here it is written out:
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile ring_torch.py
@@ -1094,8 +1094,8 @@ np.testing.assert_allclose(np.concatenate(run.values, axis=1), exact, atol=1e-12
 assert (run.timeline.bytes_matrix.sum(axis=1) == ring_sent).all()
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# This version keeps the results of all parts and takes their weighted mean at the end. It is short, but it keeps $P$ results.
-# Keep a running one in a real program.
+# This version keeps the results of all parts and takes their weighted mean at the end. It is short, but it keeps $P$ results. Keep a
+# running one in a real program.
 #
 # **The backward pass.** The gradient of a key is a sum over all queries, and each rank has some of them. So keys and values
 # go round a second time, and the sums of their gradients travel with them: each rank adds its share. After $P - 1$ turns the
@@ -1105,8 +1105,8 @@ assert (run.timeline.bytes_matrix.sum(axis=1) == ring_sent).all()
 #   \underbrace{2 N d\,w}_{\text{their gradients, } P \text{ turns}}
 #   \;=\; 2 N d\,\tfrac{2P-1}{P}\,w .$$
 #
-# **Fewer heads for keys.** If several heads of queries share a head of keys and values (*grouped-query attention*), everything
-# that travels gets smaller by that factor. The work stays the same.
+# **Fewer heads for keys.** If several heads of queries share a head of keys and values (*grouped-query attention*), everything that
+# travels gets smaller by that factor. The work stays the same.
 #
 # The next program sends what a backward pass sends, and nothing else, to count it.
 
@@ -1239,8 +1239,7 @@ assert round(1e6 * timeline.busy_s[0] / np.tri(256).sum(), 1) == 0.1  # rank 0: 
 on_ranks(consecutive(4, 256), 256)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. Causal ring attention with consecutive parts on four ranks. Rank 0 has nothing left to compute after its first
-# turn.*
+# *Figure 5. Causal ring attention with consecutive parts on four ranks. Rank 0 has nothing left to compute after its first turn.*
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Zigzag.** Deal the text out better. Cut it into $2P$ chunks, and give rank $r$ the chunks $r$ and $2P - 1 - r$: one
@@ -1274,9 +1273,9 @@ reveal("11/zigzag", slow_s / timeline.makespan_s)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. A text dealt out in zigzag on four ranks. All ranks are busy until the end.*
 #
-# On 8 ranks zigzag is 1.87 times as fast as consecutive parts, because each rank now computes nearly all the time. Why is the
-# work even in *every* turn, and not only in the sum? Look at one turn of rank $r$. A chunk has half the tokens of a part, so
-# two chunks of queries and two of keys make four quarter blocks.
+# On 8 ranks zigzag is 1.87 times as fast as consecutive parts, because each rank now computes nearly all the time. Why is
+# the work even in *every* turn, and not only in the sum? Look at one turn of rank $r$. A chunk has half the tokens of a
+# part, so two chunks of queries and two of keys make four quarter blocks.
 #
 # - The keys come from a rank $s < r$. Both chunks of queries see the front chunk of $s$, and neither sees the back one: two
 #   quarters.
@@ -1422,8 +1421,8 @@ reveal("11/ulysses", sends[0] / sends[1])
 #
 # $$4\,\frac{N d}{P}\,\frac{P-1}{P}\,w \;=\; 4 N d\,\frac{P-1}{P^2}\,w \quad\text{bytes.}$$
 #
-# The ring sends $P/2$ times as much, 4 times on 8 ranks. The backward pass of an all-to-all is an all-to-all the other way, so
-# it sends the same again. The causal mask needs no special order: each rank has all tokens of its heads.
+# The ring sends $P/2$ times as much, 4 times on 8 ranks. The backward pass of an all-to-all is an all-to-all the other
+# way, so it sends the same again. The causal mask needs no special order: each rank has all tokens of its heads.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert sends == [2 * 96 * 32 * 7 // 8 * 8, 4 * 96 * 32 * 7 // 64 * 8]
@@ -1650,8 +1649,8 @@ show(figure, "Three panels, for 32,768, 131,072 and 1,048,576 tokens: efficiency
 # the end of a node.*
 #
 # The figure shows three things. Inside a node every balanced scheme is good. Between nodes the length decides: a ring
-# needs enough tokens on each rank, or fewer heads for keys. And where a ring doesn't hide, Ulysses can be better,
-# because a rank sends less with every rank that is added. For 131,072 tokens it is better on 24 ranks. The two can also be
+# needs enough tokens on each rank, or fewer heads for keys. And where a ring doesn't hide, Ulysses can be better, because
+# a rank sends less with every rank that is added. For 131,072 tokens it is better on 24 ranks. The two can also be
 # combined, with Ulysses inside a node and a ring between nodes.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1771,8 +1770,8 @@ attempt = puzzle("puzzle1.py:exchange", 8, expected=sums, at_most_us=40,
 # ```
 #
 # A rank's row doesn't depend on the row that it receives. But in the chain each rank waits for the rank above before it sends
-# its row down. So the messages go one after the other through all ranks: 14 of them, of 17 µs each. With all posts at once it
-# takes 33 µs for any number of ranks.
+# its row down. So the messages go one after the other through all ranks: 14 of them, of 17 µs each. With all posts at once it takes
+# 33 µs for any number of ranks.
 #
 # </details>
 
@@ -1825,8 +1824,8 @@ attempt = puzzle("puzzle2.py:turns", 4, expected=10.0, at_most_us=250, at_most_b
 # <details><summary>Solution</summary>
 #
 # Post the messages before the computing, and wait for them after it, as `ring.py` does. A message takes 25 µs,
-# and a turn takes 60 µs. So nothing but the four turns is left, 240 µs. You need a second buffer, since the first one is read
-# and sent meanwhile.
+# and a turn takes 60 µs. So nothing but the four turns is left, 240 µs. You need a second buffer, since the first one is read and sent
+# meanwhile.
 #
 # </details>
 
@@ -1856,8 +1855,8 @@ assert solved.solved and round(solved.time_us) == 240 and solved.time_us < 250 <
 assert round(1 + 3000 * 8 / 1000) == 25 and 4 * 60 == 240 and attempt.sent_bytes[0] == 72_000
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 3: deal out a text.** `places` says which tokens each rank has. Here it gives each rank consecutive tokens. The
-# target for 256 tokens on four ranks is 860 µs. There is more than one solution.
+# **Puzzle 3: deal out a text.** `places` says which tokens each rank has. Here it gives each rank consecutive tokens. The target
+# for 256 tokens on four ranks is 860 µs. There is more than one solution.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile puzzle3.py
@@ -1988,8 +1987,8 @@ assert sum([108, 106, 108, 105]) == 427 == 426 + len([426])
 #
 # <details><summary>Answer</summary>
 #
-# The weights are as $e^{2}$ to $3 e^{2}$, so one quarter and three quarters: $\frac14 \cdot 1 + \frac34 \cdot 5 = 4$. The
-# third part changes nothing: its weight is zero. It stands for a part of which the query sees no key.
+# The weights are as $e^{2}$ to $3 e^{2}$, so one quarter and three quarters: $\frac14 \cdot 1 + \frac34 \cdot 5 = 4$. The third
+# part changes nothing: its weight is zero. It stands for a part of which the query sees no key.
 #
 # </details>
 
@@ -2022,8 +2021,8 @@ assert hops / (64 * 63) == 0.5
 # <details><summary>Answer</summary>
 #
 # The ring sends 4.03 GB, and the formula for Ulysses gives 1.26 GB. But there are only 8 heads for keys. On 16 ranks each of
-# them has to be copied for two ranks. Then $\gamma$ is $\frac12$ for Ulysses, and it sends 1.51 GB. The ring needs $\gamma\,w
-# F \beta$, which is 5480 tokens on a rank. There are 65,536, so it hides, and its larger number of bytes costs nothing.
+# them has to be copied for two ranks. Then $\gamma$ is $\frac12$ for Ulysses, and it sends 1.51 GB. The ring needs $\gamma\,w F \beta$, which is 5480 tokens on a rank. There are
+# 65,536, so it hides, and its larger number of bytes costs nothing.
 #
 # </details>
 
@@ -2039,10 +2038,10 @@ assert numbers // 2**20 == 4096 and 1 / gamma == 32 / 8
 # ### Your turn
 #
 # The assignment `a11_spatial` asks for what this lecture left out. In `halo` you exchange rows of uneven strips and of a
-# grid, in `conv` you write the forward and backward pass of a convolution with channels and hide its halo, and `conv_torch`
-# does it as a function that autograd knows. In `cost` you count bytes and time of the cuts, and find the best for a
-# resolution. In `ring_attention` you keep the running maximum and sum, and `ring_attention_torch` adds the backward pass,
-# causal masks, uneven parts and fewer heads for keys. Extra modules are `zigzag_torch` and `ulysses_torch`.
+# grid, in `conv` you write the forward and backward pass of a convolution with channels and hide its halo, and `conv_torch` does
+# it as a function that autograd knows. In `cost` you count bytes and time of the cuts, and find the best for a
+# resolution. In `ring_attention` you keep the running maximum and sum, and `ring_attention_torch` adds the backward pass, causal
+# masks, uneven parts and fewer heads for keys. Extra modules are `zigzag_torch` and `ulysses_torch`.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
