@@ -107,10 +107,10 @@ for n, seconds in computing_s.items():
 reveal("12/zero-alone", sending_s / computing_s[1536])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On 1536 GPUs the sending takes 2.6 times as long as the computing. With ZeRO-3 each GPU receives all
-# weights twice and sends all gradients once, $3\,\Psi w$ bytes. That takes 41.9 s, on any number of GPUs. The computing takes 65.3 s on 384 GPUs, 32.6 s on 768 and 16.3 s on 1536. On
-# 384 GPUs it can hide the sending. On 768 it can't any more, and from there on the wires decide:
-# the step takes 41.9 s, however many GPUs you add.
+# On 1536 GPUs the sending takes 2.6 times as long as the computing. With ZeRO-3 each GPU receives all weights
+# twice and sends all gradients once, $3\,\Psi w$ bytes. That takes 41.9 s, on any number of GPUs. The computing
+# takes 65.3 s on 384 GPUs, 32.6 s on 768 and 16.3 s on 1536. On 384 GPUs it can hide the sending. On 768 it can't
+# any more, and from there on the wires decide: the step takes 41.9 s, however many GPUs you add.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # **How long would the best mixture take on 1536 GPUs?** This is the question of the lecture. Section 12
@@ -562,8 +562,8 @@ print(f"by bytes {by_bytes:.1f}, by time {by_time:.1f}")
 reveal("12/best-tensor", by_time)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# By bytes the best $t$ is 4.2, and by time it is 14.7. But the formula holds inside a node only, and a node has 8 GPUs. So $t$ fills
-# the node, and stops there. Megatron's table shows it: its $t$ grows to 8 and not further [1].
+# By bytes the best $t$ is 4.2, and by time it is 14.7. But the formula holds inside a node only, and a node has 8
+# GPUs. So $t$ fills the node, and stops there. Megatron's table shows it: its $t$ grows to 8 and not further [1].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(r, 1) for r in best_rows.values()] == [9.2, 13.1, 16.0] and round(16 / 9.2, 1) == 1.7
@@ -649,9 +649,9 @@ for name, (of_weights, of_bias) in mistakes.items():
 reveal("12/silent", next(name for name, errors in mistakes.items() if errors[0] < 1e-9))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Only the forgotten axis leaves the gradient of the weights right: the mistake is in the bias alone. And a loss that goes down shows none of the three. So compare
-# with a serial step, on small numbers, on a grid whose axes are all larger than 1. A grid of $4 \times 1$
-# would have hidden the first two.
+# Only the forgotten axis leaves the gradient of the weights right: the mistake is in the bias alone. And a loss
+# that goes down shows none of the three. So compare with a serial step, on small numbers, on a grid whose axes
+# are all larger than 1. A grid of $4 \times 1$ would have hidden the first two.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert max(worst_error()) < 1e-12 and mistakes["one axis forgotten"][0] < 1e-12
@@ -1053,8 +1053,8 @@ reveal("12/alexnet", total[(0,) * 8] / total.min())
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The best plan cuts the batch in all convolutions, and almost only the channels in the three layers with large
-# matrices. It sends 80 MB where plain data parallelism sends 457, which is 5.7 times as much. Krizhevsky proposed this division by hand, and
-# called it one weird trick [6]. Here a table of bytes found it without being told.
+# matrices. It sends 80 MB where plain data parallelism sends 457, which is 5.7 times as much. Krizhevsky proposed
+# this division by hand, and called it one weird trick [6]. Here a table of bytes found it without being told.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [CUTS[c] for c in place] == 5 * [(16, 1)] + 3 * [(2, 8)] and total.size == 5**8
@@ -1210,9 +1210,10 @@ reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP"
 # *Figure 4. The simplest scheme that is at most 5 % slower than the best one. Nodes of eight A100 of 80 GB, 2048
 # sequences of 2048 tokens in a step.*
 #
-# For 1.7 billion parameters DDP is good enough up to 64 GPUs. The guide is right, and now you know why. Going *up*, memory decides: a larger model has to be sharded, and then
-# cut. Going *right*, the batch decides: each GPU has fewer tokens, and soon they can't hide the bytes of a data
-# axis. Then you need an axis that leaves the tokens of a group together: tensor, or pipeline.
+# For 1.7 billion parameters DDP is good enough up to 64 GPUs. The guide is right, and now you know why. Going
+# *up*, memory decides: a larger model has to be sharded, and then cut. Going *right*, the batch decides: each GPU
+# has fewer tokens, and soon they can't hide the bytes of a data axis. Then you need an axis that leaves the
+# tokens of a group together: tensor, or pipeline.
 #
 # The guide leaves one thing out. It asks whether the model *fits*. But the model of 1.7 billion parameters fits
 # into every GPU of this map, and on 2048 of them DDP isn't good enough any more. The batch matters as much as the
@@ -1276,9 +1277,9 @@ for billions, (n, theirs, mine, rate, says, mine_says) in zip(grids["parameters_
 reveal("12/same-choice", sum(theirs[0] == mine[0] for _, theirs, mine, *_ in picked))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For six of the ten models the planner chooses the same $t$, and for four the very same grid, among them the model of a
-# trillion parameters. Where the choices differ, the formula sees little difference: the table's plan is at most
-# 6.5 % slower than the planner's.
+# For six of the ten models the planner chooses the same $t$, and for four the very same grid, among them the
+# model of a trillion parameters. Where the choices differ, the formula sees little difference: the table's plan
+# is at most 6.5 % slower than the planner's.
 #
 # Look at the columns "measured" and "predicted", too. For narrow models the prediction is too high, by up to 31
 # %, and for the widest ones it is up to 14 % too low. We gave one rate to all products. Large products are
@@ -1554,10 +1555,10 @@ reveal(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On two of the three, 8 and 64 GPUs, data parallelism is the best. The planner only adds that the memory which ZeRO saves should
-# be *spent*: layers needn't run forward again. On 512 GPUs each GPU has one sequence, and that can't hide 3.3 GB
-# of gradients. The best plan has 128 replicas of a pipeline of 4 stages. A GPU now sends the gradients of 6
-# layers only. The step takes 0.468 s, and with data parallelism alone it takes 0.586 s.
+# On two of the three, 8 and 64 GPUs, data parallelism is the best. The planner only adds that the memory which
+# ZeRO saves should be *spent*: layers needn't run forward again. On 512 GPUs each GPU has one sequence, and that
+# can't hide 3.3 GB of gradients. The best plan has 128 replicas of a pipeline of 4 stages. A GPU now sends the
+# gradients of 6 layers only. The step takes 0.468 s, and with data parallelism alone it takes 0.586 s.
 #
 # Note where its axes lie. There is no tensor axis, so *data* is fastest: the four GPUs of a node are the same
 # stage of four replicas. Their ring enters and leaves the node once, and the pipeline goes between nodes. This is
