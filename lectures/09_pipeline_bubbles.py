@@ -802,8 +802,8 @@ reveal(
 # *Figure 6. One step of GPipe or 1F1B, by stages and microbatches.*
 #
 # In milliseconds the bubble stays the same, because it doesn't depend on $M$. It is
-# $(S-1)(t_f + t_b) = 9$ ms on every stage. More microbatches only make the rest longer. Each further stage adds a forward and a backward pass to the
-# bubble of all others.
+# $(S-1)(t_f + t_b) = 9$ ms on every stage. More microbatches only make the rest longer. Each further
+# stage adds a forward and a backward pass to the bubble of all others.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for stages, microbatches in ((2, 1), (6, 8)):
@@ -1174,11 +1174,11 @@ reveal("09/interleaved-messages", sum(interleaved.sent_messages()))
 # green, and later microbatches are darker. Grey is the bubble. In the title stands the most that
 # stages 0 to 3 keep.*
 #
-# With two pieces on each stage the step takes 28.5 ms instead of 33, and the bubble falls from 27 % to 16 %.
-# The step is 16 % faster. The price is 112 messages instead of 48, and more memory. Stage 0 keeps 11 half stages.
-# That is as much as 5.5 microbatches, where 1F1B keeps 4. The paper says that interleaving improves the
-# throughput by more than 10 % [1]. By the formula the gain shrinks as $M$ grows, because with many
-# microbatches there is little bubble left to save.
+# With two pieces on each stage the step takes 28.5 ms instead of 33, and the bubble falls from 27 % to
+# 16 %. The step is 16 % faster. The price is 112 messages instead of 48, and more memory. Stage 0 keeps
+# 11 half stages. That is as much as 5.5 microbatches, where 1F1B keeps 4. The paper says that interleaving
+# improves the throughput by more than 10 % [1]. By the formula the gain shrinks as $M$ grows, because
+# with many microbatches there is little bubble left to save.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(interleaved.makespan_s, (8 + 3 / 2) * 3e-3)

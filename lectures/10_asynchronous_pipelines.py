@@ -789,8 +789,8 @@ reveal("10/stash-memory", versions_GB[4][0])
 #
 # **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the
 # whole model.** On 4 stages it is 3.30 GB for stage 0 and 0.83 GB for the last one, and 3.30 GB for
-# stage 0 of 8 again. Gradients and the optimizer's state exist only once, since there is one newest version.
-# So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
+# stage 0 of 8 again. Gradients and the optimizer's state exist only once, since there is one newest
+# version. So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
 # $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for the three older versions.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -1104,8 +1104,9 @@ assert [round(ms) for ms in copied] == [3459, 86]
 assert round(plans[0.3][0]) == 262 and round(plans[12.0][0]) == 42
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **And the speedup?** The formula also predicts how much faster this plan is than 16 copies of
-# the whole network, which is data parallelism. The paper measured 5.28 on cluster A and 2.98 on cluster B, by the time of an epoch.
+# **And the speedup?** The formula also predicts how much faster this plan is than 16 copies of the
+# whole network, which is data parallelism. The paper measured 5.28 on cluster A and 2.98 on cluster
+# B, by the time of an epoch.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1152,9 +1153,9 @@ for cluster, wire in (("A", 1.25), ("B", 3.125)):
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # On cluster A the predicted speedup lies between 1.17, for a ring that is all hidden, and 10.10. It
-# depends on how you count the exchange of gradients. The measured 5.28 is between them. On cluster B a perfect ring, hidden
-# behind the backward pass, would make data parallelism as good as any pipeline. Four things
-# separate these lines from a real cluster:
+# depends on how you count the exchange of gradients. The measured 5.28 is between them. On cluster
+# B a perfect ring, hidden behind the backward pass, would make data parallelism as good as any
+# pipeline. Four things separate these lines from a real cluster:
 #
 # - how much of an all-reduce is hidden (lecture 5);
 # - which bandwidth a collective reaches, which is less than that of the link;
@@ -1299,11 +1300,11 @@ reveal("10/driven", "1F1B's list" if slower else "message-driven")
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 7. Random pass times, six seeds, 4 stages and 32 microbatches. The bars are means.*
 #
-# With the same room as 1F1B, message-driven stages are slower on every seed, by about 10 % on average.
-# "Backward first" is the reason. A stage that finds two gradients does both, and the next stage
-# gets no new work meanwhile. The list alternates, and so it keeps the other stages fed. With room
-# for $2S$ microbatches on every stage, message-driven stages are about 7 % faster than 1F1B. But
-# the *list* with more room gains even more.
+# With the same room as 1F1B, message-driven stages are slower on every seed, by about 10 % on
+# average. "Backward first" is the reason. A stage that finds two gradients does both, and the next
+# stage gets no new work meanwhile. The list alternates, and so it keeps the other stages fed. With
+# room for $2S$ microbatches on every stage, message-driven stages are about 7 % faster than 1F1B.
+# But the *list* with more room gains even more.
 #
 # **What helps against random times is room, not the freedom to choose.** The freedom has another
 # merit. Nobody has to write a list, so it works for any network and any number of stages, also
@@ -1485,8 +1486,8 @@ reveal("10/zb-h1", h1_ms)
 # *Figure 8. F is blue, B is green, W is orange, and gray is idle. In 1F1B a green box is a whole
 # backward pass.*
 #
-# ZB-H1 takes 27 ms instead of 33. With times $F$, $B$ and $W$ for the three kinds, the bubbles are as follows
-# [6]. For our lists that holds if $W$ is at most $F$ and at most $B$.
+# ZB-H1 takes 27 ms instead of 33. With times $F$, $B$ and $W$ for the three kinds, the bubbles are
+# as follows [6]. For our lists that holds if $W$ is at most $F$ and at most $B$.
 #
 # | schedule | bubble | held on a stage, at most |
 # |---|---|---|

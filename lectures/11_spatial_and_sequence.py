@@ -1223,9 +1223,9 @@ print(f"busy for {busy:.1%} of the time")
 reveal("11/causal", 100 * busy)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A rank computes 53.3 % of the time. Count in blocks of $N/P$ queries and as many keys. The last rank sees the parts of all $P
-# - 1$ ranks before it, which are whole blocks, and half of its own block. So it has $P - \frac12$ blocks to do, and the run
-# can't be shorter. All blocks of all ranks together are $P^2/2$, so a rank has $P/2$ on average. The efficiency is
+# A rank computes 53.3 % of the time. Count in blocks of $N/P$ queries and as many keys. The last rank sees the parts of
+# all $P - 1$ ranks before it, which are whole blocks, and half of its own block. So it has $P - \frac12$ blocks to do, and
+# the run can't be shorter. All blocks of all ranks together are $P^2/2$, so a rank has $P/2$ on average. The efficiency is
 #
 # $$\frac{P/2}{P - \frac12} \;=\; \frac{P}{2P-1} ,$$
 #
