@@ -536,7 +536,7 @@ for num_stages in (2, 4, 8, 16):
         no_limit = [num_microbatches] * num_stages
         run = pipeline(list_schedule(num_microbatches, "FB", no_limit))
         bubbles[num_stages, num_microbatches] = np.mean(run.timeline.idle_s) / run.makespan_s
-print(f"{len(bubbles)} runs; 16 stages, 16 microbatches: {bubbles[16, 16]:.0%} idle")
+print(f"{len(bubbles)} runs")
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.8))
@@ -1125,9 +1125,8 @@ for name, run in (("1F1B", runs["1F1B"]), ("interleaved", interleaved)):
     idle = np.mean(run.timeline.idle_s) / run.makespan_s
     messages = sum(run.sent_messages())
     print(f"{name:12} {1e3 * run.makespan_s:g} ms, {idle:.0%} idle, {messages} messages")
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# Figure 10 shows all three schedules on one sheet.
+reveal("09/interleaved-time", 1e3 * interleaved.makespan_s)
+reveal("09/interleaved-messages", sum(interleaved.sent_messages()))
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1165,11 +1164,7 @@ show(figure, "Three schedules of 8 microbatches on 4 stages, one above the other
      "short staircase, also 33 ms. Interleaved: passes of half the length, smaller gaps, "
      f"{interleaved.makespan_s * 1e3:g} ms.")  # fmt: skip
 
-# %% slideshow={"slide_type": "fragment"}
-reveal("09/interleaved-time", 1e3 * interleaved.makespan_s)
-reveal("09/interleaved-messages", sum(interleaved.sent_messages()))
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # *Figure 10. GPipe, 1F1B and the interleaved schedule. Forward passes are blue, backward passes are
 # green, and later microbatches are darker. Grey is the bubble. In the title stands the most that
 # stages 0 to 3 keep.*

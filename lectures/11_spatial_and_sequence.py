@@ -1028,16 +1028,14 @@ np.testing.assert_allclose(np.concatenate(run.values, axis=1), exact, atol=1e-12
 ring_sent = run.timeline.bytes_matrix.sum(axis=1)
 gather_sent = (4 - 1) * (k.nbytes + v.nbytes) // 4  # lecture 3: (p - 1) / p of the whole
 print("each rank sends", ring_sent[0], "bytes")
-
-# %% slideshow={"slide_type": "fragment"}
-run.timeline
-
-# %% slideshow={"slide_type": "fragment"}
 reveal("11/ring-bytes", ring_sent[0])
 words = {0: "the same bytes", 1: "more bytes", -1: "fewer bytes"}
 reveal("11/ring-or-gather", words[int(np.sign(ring_sent[0] - gather_sent))])
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"}
+run.timeline
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # *Figure 4. Ring attention on four ranks. A rank sends keys and values on while it computes the attention to them.*
 #
 # Each rank sends 36,864 bytes. In general, forward, it is
