@@ -124,10 +124,11 @@ reveal("10/all-reduce", all_reduce_ms)
 # `fc6` to `fc8` hold 89.4 % of the parameters and do 1.5 % of the work. So 16 copies of these
 # layers are a bad idea. One GPU could compute them for all others, as the last stage of a pipeline.
 # The gradients of these layers would then never travel at all.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Three questions follow. How does a pipeline run without a bubble (sections 2 to 6)? Who decides
 # where to cut, and how often to copy a stage (sections 7 and 8)? And did it work (section 8)? The
-# 830 ms come back in section 13.
+# all-reduce comes back in section 13.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(all_reduce_ms) == 830 and SLOW / 1e9 == 1.25
@@ -224,12 +225,7 @@ flushing_ms = 8 * batch.makespan_s * 1e3
 print(f"with a flush {flushing_ms:.0f} ms, without {1e3 * without.makespan_s:.0f} ms")
 reveal("10/no-flush", 1e3 * without.makespan_s)
 
-# %% slideshow={"slide_type": "fragment"}
-flow(endless(4, 10)).timeline
-
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. Ten minibatches on four stages, without a flush.*
-#
 # Without a flush each of the 64 pieces is a minibatch of its own. They take 201 ms, which is
 # $(N + S - 1)(t_f + t_b)$ with $N = 64$. **The bubble is paid once in a training run, not once in
 # a batch.** It hasn't gone: the pipeline still fills at the start and drains at the end. But a
@@ -238,6 +234,12 @@ flow(endless(4, 10)).timeline
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(8 * batch.makespan_s, 264e-3) and np.isclose(without.makespan_s, 201e-3)
 assert np.isclose(without.makespan_s, (64 + 3) * 3e-3)
+
+# %% slideshow={"slide_type": "fragment"}
+flow(endless(4, 10)).timeline
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 1. Ten minibatches on four stages, without a flush.*
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 3. What a stale stage computes
@@ -550,8 +552,8 @@ reveal("10/kept-vertical", kept_vertical[-1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With stashing, stage $s$ keeps at most $S - s$ versions, one for each minibatch that is in
-# flight there. With vertical sync every stage keeps $S$. The last stage has version $t$ when
-# minibatch $t$ arrives, and the minibatch asks for version $t - S + 1$.
+# flight there. With vertical sync every stage keeps $S$, so the last of four stages keeps 4. It has
+# version $t$ when minibatch $t$ arrives, and the minibatch asks for version $t - S + 1$.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert kept == [4, 3, 2, 1] and kept_vertical == [4, 4, 4, 4]
@@ -681,7 +683,6 @@ def largest_root(delays, k):
 
 for S in (1, 2, 4, 8, 16):
     print(f"S = {S:2}: stashing {limits(S)[0]:.3f}, vertical sync {limits(S)[1]:.3f}")
-reveal("10/two-stages", limits(2)[0])
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for S in (1, 2, 3, 4, 8, 16):
@@ -703,8 +704,11 @@ axis.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2], ["0.05", "0.1", "0.2", "0.5", "1", 
 axis.minorticks_off()
 axis.legend(frameon=False)
 show(figure, "The largest stable product of rate and curvature over the number of stages, both axes logarithmic: "
-     "2 without staleness; stashing stays at 2 for two stages and then falls like 1/S; vertical sync lies below "
-     "it, by a factor that grows to about 3.")  # fmt: skip
+     f"2 without staleness; stashing has {limits(2)[0]:g} with two stages and then falls like 1/S; vertical sync "
+     "lies below it, by a factor that grows to about 3.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("10/two-stages", limits(2)[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. The largest learning rate (times curvature and $S$) that converges on a quadratic.*
@@ -761,13 +765,8 @@ assert limits(4)[1] < 0.6 < limits(4)[0]
 # ## 5. The memory of versions
 #
 # Let a model of $\Psi$ parameters be cut into $S$ equal stages, with $b$ bytes for a parameter.
-# Stage $s$ keeps $S - s$ versions of $\Psi/S$ parameters. For stage 0 that is
-#
-# $$S \cdot \frac{\Psi}{S}\,b = \Psi b.$$
-#
-# **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the
-# whole model.** It also holds the activations of $S$ minibatches. With a flush, 1F1B holds those
-# of $S$ *micro*batches.
+# Stage $s$ keeps $S - s$ versions of $\Psi/S$ parameters. It also holds the activations of $S - s$
+# minibatches. With a flush, 1F1B holds those of $S - s$ *micro*batches.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/stash-memory", "A model of 1.65 billion parameters in 16 bits, on 4 equal stages. How much do the "
@@ -784,11 +783,17 @@ for S in (1, 4, 8):
 reveal("10/stash-memory", versions_GB[4][0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On 4 stages it is 3.30 GB for stage 0 and 0.83 GB for the last one, and 3.30 GB for stage 0 of 8
-# again. Gradients and the optimizer's state exist only once, since there is one newest version.
-# So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
-# $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for the three older versions.
+# Stage 0 keeps $S$ versions of $\Psi/S$ parameters, which take
 #
+# $$S \cdot \frac{\Psi}{S}\,b = \Psi b.$$
+#
+# **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the
+# whole model.** On 4 stages it is 3.30 GB for stage 0 and 0.83 GB for the last one, and 3.30 GB for
+# stage 0 of 8 again. Gradients and the optimizer's state exist only once, since there is one newest
+# version. So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
+# $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for the three older versions.
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # **Forward and backward of one minibatch need the same version, and nothing more.** Two versions
 # may share a layer that hasn't changed between them. But an update must write to a new array. If
 # it changes the array in place, all versions are the same one, and the program computes what
@@ -888,7 +893,7 @@ def run(comm, words, milliseconds):
     MPI.Request.Waitall(sent)
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"10/by-hand": "a time of another plan"}
 replica = "F{} F{} B{} F{} B{} F{} B{} B{}"
 shared = [replica.format(r, r + 3, r, r + 6, r + 3, r + 9, r + 6, r + 9) for r in range(3)]
 single = " ".join(f"F{t} B{t}" for t in range(12))
@@ -933,7 +938,7 @@ assert -(-len(args[0]) // len(shared)) == 2
 # It is a *dynamic program*: fill a table from few layers and few GPUs to many. Each entry uses
 # entries that are there already.
 
-# %% [markdown] slideshow={"slide_type": "subslide"}
+# %% [markdown] slideshow={"slide_type": "subslide"} known={"10/by-hand": "a part of the entry for 2 GPUs"}
 # **By hand.** Three layers take 6, 3 and 1 ms and have 0.5, 1 and 10 MB of parameters. Each of
 # the first two hands on 1 MB. There are 3 GPUs, and 1 MB takes 1 ms. The table $A(j, m)$ is
 #
@@ -1036,7 +1041,6 @@ for wire, (ms, stages) in plans.items():
     print(f"{wire:6} GB/s  {name_of(stages):9} cut before {', '.join(cuts):20} {ms:6.1f} ms; "
           f"16 copies {copied:6.0f} ms")  # fmt: skip
 chosen = name_of(plans[1.25][1])
-reveal("10/plan", "16 (data parallelism)" if chosen == "16" else chosen)
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1067,8 +1071,11 @@ axis.set(xscale="log", yscale="log", xlabel="bandwidth (GB/s)", ylabel="ms for a
 mark_plans(axis)
 axis.set(ylim=(30, 4500))
 show(figure, "Time per minibatch of VGG-16 on 16 GPUs over the bandwidth from 0.3 to 12 GB/s, both axes "
-     "logarithmic. The best plan falls from 262 to 42 ms and is 15-1 from 1.25 GB/s on; data parallelism by "
+     f"logarithmic. The best plan falls from 262 to 42 ms and is {chosen} at 1.25 GB/s; data parallelism by "
      "the formula falls from 3459 to 86 ms.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("10/plan", "16 (data parallelism)" if chosen == "16" else chosen)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. The planner's choice for VGG-16 over the bandwidth. Both lines are by the formula.*
@@ -1097,8 +1104,9 @@ assert [round(ms) for ms in copied] == [3459, 86]
 assert round(plans[0.3][0]) == 262 and round(plans[12.0][0]) == 42
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **And the speedup?** The formula also predicts how much faster 15-1 is than data parallelism.
-# The paper measured 5.28 on cluster A and 2.98 on cluster B, by the time of an epoch.
+# **And the speedup?** The formula also predicts how much faster this plan is than 16 copies of the
+# whole network, which is data parallelism. The paper measured 5.28 on cluster A and 2.98 on cluster
+# B, by the time of an epoch.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1126,8 +1134,8 @@ reveal("10/speedup", predicted["A"])
 # factors of 1.9 and 2.6. Why? Look at its second term, $2(m-1)|w|/\beta'$. That is what *all*
 # replicas of a ring send *together*. In a ring each of them sends $\frac1m$ of it, over a link of
 # its own. So the formula makes data parallelism slower than it needs to be. At 1.25 GB/s it counts
-# 830 ms for *each* minibatch, but the ring of section 1 takes 830 ms for a round of 16. Let us
-# change one assumption after the other.
+# 830 ms for *each* minibatch, but the ring of section 1 takes 830 ms for a round of 16. Change one
+# assumption after the other: first count the bytes of a ring, then hide them all behind the work.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 RULES = {
@@ -1143,11 +1151,11 @@ for cluster, wire in (("A", 1.25), ("B", 3.125)):
         under[cluster, rule] = name_of(stages), copied / ms
         print(f"{cluster}  {rule:22} plan {name_of(stages):5} speedup {copied / ms:5.2f}")
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# On cluster A the predicted speedup lies between 1.17 and 10.10. It depends on how you count the
-# exchange of gradients. The measured 5.28 is between them. On cluster B a perfect ring, hidden
-# behind the backward pass, would make data parallelism as good as any pipeline. Four things
-# separate these lines from a real cluster:
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
+# On cluster A the predicted speedup lies between 1.17, for a ring that is all hidden, and 10.10. It
+# depends on how you count the exchange of gradients. The measured 5.28 is between them. On cluster
+# B a perfect ring, hidden behind the backward pass, would make data parallelism as good as any
+# pipeline. Four things separate these lines from a real cluster:
 #
 # - how much of an all-reduce is hidden (lecture 5);
 # - which bandwidth a collective reaches, which is less than that of the link;
@@ -1274,7 +1282,6 @@ relative = {name: np.array(each) / took["1F1B"] for name, each in took.items()}
 for name, each in relative.items():
     print(f"{name:20} {np.mean(took[name]):5.0f} ms, {each.mean():.2f} of 1F1B")
 slower = (relative["driven, S - s"] > 1).all()
-reveal("10/driven", "1F1B's list" if slower else "message-driven")
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 2.6), layout="constrained")
@@ -1284,24 +1291,28 @@ for row, (name, each) in enumerate(relative.items()):
 axis.set_yticks(range(4), relative)
 axis.axvline(1, color="k", linewidth=0.6, linestyle=":")
 axis.set(xlabel="time in units of 1F1B's, a point for each seed", ylim=(3.5, -0.5))
-show(figure, "Time relative to 1F1B for six seeds: message-driven with the same room is slower by about a tenth; "
-     "with room for 8 it is faster by some per cent; a fixed list with more room is faster by a tenth.")  # fmt: skip
+means = ", ".join(f"{name} {each.mean():.2f}" for name, each in relative.items())
+show(figure, f"Time relative to 1F1B, a point for each of six seeds; the means are {means}.")
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("10/driven", "1F1B's list" if slower else "message-driven")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 7. Random pass times, six seeds, 4 stages and 32 microbatches. The bars are means.*
 #
-# With the same room, message-driven stages are slower on every seed, by about 10 % on average.
-# "Backward first" is the reason. A stage that finds two gradients does both, and the next stage
-# gets no new work meanwhile. The list alternates, and so it keeps the other stages fed. With room
-# for $2S$ microbatches on every stage, message-driven stages are about 7 % faster than 1F1B. But
-# the *list* with more room gains even more.
+# With the same room as 1F1B, message-driven stages are slower on every seed, by about 10 % on
+# average. "Backward first" is the reason. A stage that finds two gradients does both, and the next
+# stage gets no new work meanwhile. The list alternates, and so it keeps the other stages fed. With
+# room for $2S$ microbatches on every stage, message-driven stages are about 7 % faster than 1F1B.
+# But the *list* with more room gains even more.
 #
 # **What helps against random times is room, not the freedom to choose.** The freedom has another
 # merit. Nobody has to write a list, so it works for any network and any number of stages, also
 # where nobody knows the times. AxoNN ran models of 12 to 100 billion parameters on 48 to 384 V100
 # GPUs, at 49 to 55 % of the peak, and reports that it was 15 to 25 % faster than the state of the
 # art [4]. (It also moves data to the CPU's memory, so the order isn't the only reason.)
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Here the order of arrival doesn't change the gradient at all. Each stage still does its backward
 # passes in the order of the microbatches. Where microbatches can overtake one another, the sum of
 # their gradients changes by rounding only. (torch.distributed has no call that looks for a
@@ -1437,7 +1448,6 @@ held = {}
 for (name, run), lists in zip(schedules.items(), (endless(4, 8), h1, h2)):
     held[name] = [most_held(words) for words in lists]
     print(f"{name}: {run.makespan_s * 1e3:.0f} ms, held {held[name]}")
-reveal("10/zb-h1", schedules["ZB-H1"].makespan_s * 1e3)
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1464,16 +1474,20 @@ for axis, (name, run) in zip(panels, schedules.items()):
     title = f"{name}: {run.makespan_s * 1e3:.0f} ms, holds {max(held[name])} at most"
     paint(axis, run.timeline, title)
 panels[-1].set(xlabel="time (ms)", xlim=(0, 33))
+h1_ms = schedules["ZB-H1"].makespan_s * 1e3
 show(figure, "Three schedules on 4 stages with 8 microbatches. 1F1B has whole backward passes and gaps at both "
-     "ends. ZB-H1 has a W in most gaps and ends after 27 ms. In ZB-H2 no stage has a gap between its first and "
-     "its last action; the rows are shifted by 1 ms from stage to stage.")  # fmt: skip
+     f"ends. ZB-H1 has a W in most gaps and ends after {h1_ms:.0f} ms. In ZB-H2 no stage has a gap between its "
+     "first and its last action; the rows are shifted by 1 ms from stage to stage.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("10/zb-h1", h1_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 8. F is blue, B is green, W is orange, and gray is idle. In 1F1B a green box is a whole
 # backward pass.*
 #
-# ZB-H1 takes 27 ms. With times $F$, $B$ and $W$ for the three kinds, the bubbles are as follows
-# [6]. For our lists that holds if $W$ is at most $F$ and at most $B$.
+# ZB-H1 takes 27 ms instead of 33. With times $F$, $B$ and $W$ for the three kinds, the bubbles are
+# as follows [6]. For our lists that holds if $W$ is at most $F$ and at most $B$.
 #
 # | schedule | bubble | held on a stage, at most |
 # |---|---|---|
@@ -1483,7 +1497,7 @@ show(figure, "Three schedules on 4 stages with 8 microbatches. 1F1B has whole ba
 #
 # **Read the last row with care.** ZB-H2 takes 27 ms as well, because the last stage can't start
 # before 3 ms have passed. Its formula counts how long a stage is idle *inside* its span, from its
-# first to its last action. That is 0 here. It pays when the next batch follows at once:
+# first to its last action. That is 0 here. It pays when the next batch follows at once.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 took = {name: run.makespan_s * 1e3 for name, run in schedules.items()}
@@ -1515,7 +1529,7 @@ two |= {"ZB-H1": flow(twice(h1), THIRDS), "ZB-H2": flow(twice(h2), THIRDS)}
 for name, run in two.items():
     print(f"{name}: two batches in {run.makespan_s * 1e3:.0f} ms")
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # The second batch costs 33 ms with 1F1B, 27 ms with ZB-H1, and 24 ms with ZB-H2, which is its
 # work alone. Each stage updates when its last W is done, and starts the next batch while others
 # still work on the old one. **There is no bubble and no staleness.** (The pipeline still fills
@@ -1589,7 +1603,8 @@ reveal("10/restart", "exactly" if gap < 1e-12 else "not exactly")
 # minibatches see weights that are *less* stale than in the run without a stop. That does no harm,
 # but two runs can't be compared bit by bit any more. With a flush, they can. It is one more
 # reason for the flush.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # **How often?** Let a checkpoint take the time $C$, and let $\mu$ be the mean time between
 # failures. If you write one every $\tau$, you lose about $C/\tau$ of the time to writing, and
 # $\tau/(2\mu)$ to work that has to be done again. The sum is least for $\tau = \sqrt{2 C \mu}$ [13].

@@ -99,15 +99,19 @@ print(f"{attention_flops / 1e12:.0f} TFLOP, {one_gpu_ms:.0f} ms")
 reveal("11/one-gpu", one_gpu_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It takes **578 ms**, and the model has 24 layers. Your cluster has 32 GPUs. What can they do?
+# It takes **578 ms** for one layer, and the model has 24 layers. A pair of tokens takes $2 \cdot 2304$
+# operations for its score and as many for the weighted sum. The mask leaves half of the pairs.
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Your cluster has 32 GPUs. What can they do?
 #
 # - Data parallelism shares out samples. There is one. So 31 GPUs have nothing to do.
 # - A pipeline shares out layers. One sample passes them one after the other.
 # - Tensor parallelism shares out heads. It helps, but there are 24 heads. And each of its all-reduces
 #   carries all tokens: 604 MB, twice forward and twice backward in each layer.
 #
-# What remains is to cut the sample. **How far can 32 GPUs bring down the 578 ms?** Section 15 closes this
-# number. We begin with a simpler sample, a picture.
+# What remains is to cut the sample. **How far can 32 GPUs bring down this time?** Section 15 closes
+# the question. We begin with a simpler sample, a picture.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 from ringside.lectures import SIZES
@@ -158,7 +162,6 @@ whole = inside(np.pad(grey, 1), kernel)  # the serial result
 blind = np.concatenate(ringside.run("alone.py:edges", 4, [(s, kernel) for s in strips]).values)
 wrong = np.flatnonzero((abs(blind - whole) > 1e-10).any(axis=1))
 print("wrong rows:", wrong.tolist())
-reveal("11/wrong-rows", len(wrong))
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3), layout="constrained")
@@ -177,6 +180,9 @@ for axis in (left, right):
 show(figure, "Left: a photograph of a Chinese temple, cut into four horizontal strips with gaps between "
      "them, one for each rank. Right: the edges in it, dark on white. Through the empty sky and "
      "over the lake run straight horizontal lines where strips meet; the photograph has none.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("11/wrong-rows", len(wrong))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. The photograph on four ranks, and the edges that they find if each works alone. The three straight
@@ -257,7 +263,8 @@ print("sent:", halo_sent.tolist(), "bytes")
 reveal("11/halo-bytes", halo_sent[1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Now all rows are right. An inner rank sends two rows, 10,240 bytes. The first and the last rank send one.
+# Rank 1 is an inner rank. It sends two rows, 10,240 bytes. The first and the last rank send one row.
+# Now all rows of the result are right.
 # The strip itself has 547,840 bytes, which is 53.5 times as much.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -371,8 +378,8 @@ print("rank 5 sends", sent_pixels // 8, "pixels")
 reveal("11/blocks", 2 * 400 / (4 * 400 / 4))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The result is right to the last corner, and rank 5 sent four messages: two rows of 100 pixels, and two columns
-# of 102. Apart from the corners, a block sends half of what a strip sends. But it sends two messages more. On $P$
+# Apart from the corners, a block sends half of what a strip sends. Rank 5 sent four messages: two rows of 100
+# pixels, and two columns of 102. The result is right to the last corner. But a block sends two messages more. On $P$
 # ranks a block sends $4W/\sqrt P$ numbers, and a strip sends $2W$. So blocks pay with many ranks, and strips with few.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -425,8 +432,8 @@ assert (even[0], even[-1]) == (108, 212) and (ends[1], ends[2] - 1) == (107, 213
 # $$\frac{\partial L}{\partial x_i} = \sum_{j=-h}^{h} w_j\, g_{i-j}, \qquad
 #   \frac{\partial L}{\partial w_j} = \sum_i g_i\, x_{i+j} .$$
 #
-# The first sum is a convolution again, of $g$ with the kernel upside down. So it needs a halo of $g$, again $h$
-# rows from each neighbour. The second sum runs over all rows of the picture. Each rank has a part of the rows,
+# The first sum is a convolution again, of $g$ with the kernel upside down. So it needs a halo of $g$.
+# The second sum runs over all rows of the picture. Each rank has a part of the rows,
 # and so a part of the sum: the gradients of the weights need **one all-reduce**, as in data parallelism. The
 # halo of $x$ is still there from the forward pass.
 
@@ -475,13 +482,14 @@ print("rank 1 sends messages of", kinds, "bytes")
 reveal("11/backward", "the same bytes" if kinds.count(5120) == 4 else "others")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Torch's gradients of the whole picture are the same. Rank 1 sent two rows of $x$, two rows of $g$, and the
-# pieces of an all-reduce of nine numbers. So a layer sends its halos twice in a step: those of $x$ forward
-# and those of $g$ backward.
-#
+# They send the same bytes. The halo of $g$ is again $h$ rows from each neighbour: rank 1 sent two rows of $x$, two
+# rows of $g$, and the pieces of an all-reduce of nine numbers. So a layer sends its halos twice in a step, those of
+# $x$ forward and those of $g$ backward. (The gradients are those that torch computes for the whole picture.)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # There is a second way. Each rank also computes what its own $g$ contributes to the gradients of its halo rows. It sends
-# these sums to the owner of the rows, and the owner adds them. With as many channels after as before, this way sends the
-# same bytes. The way above has one advantage: no sum for a pixel is split over two ranks, so none is rounded differently.
+# these sums to the owner of the rows, and the owner adds them. With as many channels after as before, this way sends as
+# many bytes. The way above has one advantage: no sum for a pixel is split over two ranks, so none is rounded differently.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert kinds.count(5120) == 4 and kernel.size == 9
@@ -539,15 +547,19 @@ waits = ringside.run("hidden.py:layer", 4, (False,)).timeline
 hides = ringside.run("hidden.py:layer", 4, (True,)).timeline
 for name, timeline in (("waiting", waits), ("interior", hides)):
     print(f"{name:8} first {1e6 * timeline.makespan_s:4.0f} µs")
-reveal("11/overlap", 1e6 * hides.makespan_s)
+
+# %% slideshow={"slide_type": "fragment"}
 hides
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("11/overlap", 1e6 * hides.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. Four ranks that compute their interior while the halo travels.*
 #
-# It takes 64 µs, which is the computing alone. Communication is hidden as long as the interior takes longer
-# than the halo. The backward pass has more work to hide it behind: the gradient of the weights
-# needs no halo of $g$, so it can be computed first.
+# With the interior first it takes 64 µs, which is the computing alone. Communication is hidden as long as the interior
+# takes longer than the halo. The backward pass has more work to hide it behind: the gradient of the weights needs no halo
+# of $g$, so it can be computed first.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(1e6 * waits.makespan_s) == 105 and round(1e6 * hides.makespan_s) == 64
@@ -661,7 +673,8 @@ reveal("11/rows-to-hide", between_rows)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Between nodes, 12.8 rows are enough, and inside a node 3.4. A picture of 512 rows can be cut into 39 such strips.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # What about later layers? In VGG-16 the rows halve where the channels double. With twice the channels, a strip needs half
 # as many inner rows. But it still has two rows at its border. So a late layer allows fewer strips than an early one. A
 # picture of 224 rows can be cut into 17 strips in the first block of layers, and into 4 in the last one. With 2048 rows it
@@ -720,11 +733,12 @@ more_than_linear = sum(int(s > p) for (_, p), both in speedup.items() for s in b
 reveal("11/super-linear", more_than_linear)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The prediction is too high for small pictures, where starting a kernel and waiting for messages take longer than we
-# assumed. For large pictures it is too low. Five of the twelve speedups are larger than the number of GPUs, up to
-# 4.71 on 4 GPUs. No choice of $\alpha$, $\beta$ and $F$ gives that: a GPU has its part of the work, and the messages
+# Five of the twelve speedups are larger than the number of GPUs, up to 4.71 on 4 GPUs. The prediction is too high for
+# small pictures, where starting a kernel and waiting for messages take longer than we assumed. For large pictures it is
+# too low. No choice of $\alpha$, $\beta$ and $F$ gives that: a GPU has its part of the work, and the messages
 # come on top. So what happened?
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Look at the rate of *one* GPU. The direct algorithm would do $2 \cdot 9 \cdot 64^2$ operations for each pixel.
 
 
@@ -1017,9 +1031,11 @@ print("each rank sends", ring_sent[0], "bytes")
 reveal("11/ring-bytes", ring_sent[0])
 words = {0: "the same bytes", 1: "more bytes", -1: "fewer bytes"}
 reveal("11/ring-or-gather", words[int(np.sign(ring_sent[0] - gather_sent))])
+
+# %% slideshow={"slide_type": "fragment"}
 run.timeline
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # *Figure 4. Ring attention on four ranks. A rank sends keys and values on while it computes the attention to them.*
 #
 # Each rank sends 36,864 bytes. In general, forward, it is
@@ -1204,23 +1220,24 @@ busy = np.mean(timeline.busy_s) / timeline.makespan_s
 print(f"busy for {busy:.1%} of the time")
 reveal("11/causal", 100 * busy)
 
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A rank computes 53.3 % of the time. Count in blocks of $N/P$ queries and as many keys. The last rank sees the parts of
+# all $P - 1$ ranks before it, which are whole blocks, and half of its own block. So it has $P - \frac12$ blocks to do, and
+# the run can't be shorter. All blocks of all ranks together are $P^2/2$, so a rank has $P/2$ on average. The efficiency is
+#
+# $$\frac{P/2}{P - \frac12} \;=\; \frac{P}{2P-1} ,$$
+#
+# which is $8/15$ on 8 ranks, and little more than one half on many.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(100 * busy, 1) == 53.3 == round(100 * 8 / 15, 1)
+assert round(1e6 * timeline.busy_s[0] / np.tri(256).sum(), 1) == 0.1  # rank 0: one triangle
+
 # %% slideshow={"slide_type": "fragment"}
 on_ranks(consecutive(4, 256), 256)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. Causal ring attention with consecutive parts on four ranks. Rank 0 has nothing left to compute after its first turn.*
-#
-# Count in blocks of $N/P$ queries and as many keys. The last rank sees the parts of all $P - 1$ ranks before it, which are
-# whole blocks, and half of its own block. So it has $P - \frac12$ blocks to do, and the run can't be shorter. All blocks
-# of all ranks together are $P^2/2$, so a rank has $P/2$ on average. The efficiency is
-#
-# $$\frac{P/2}{P - \frac12} \;=\; \frac{P}{2P-1} ,$$
-#
-# which is 53.3 % on 8 ranks, and little more than one half on many.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(100 * busy, 1) == 53.3 == round(100 * 8 / 15, 1)
-assert round(1e6 * timeline.busy_s[0] / np.tri(256).sum(), 1) == 0.1  # rank 0: one triangle
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Zigzag.** Deal the text out better. Cut it into $2P$ chunks, and give rank $r$ the chunks $r$ and $2P - 1 - r$: one
@@ -1244,15 +1261,18 @@ def zigzag(P, N):
 slow_s, timeline = timeline.makespan_s, on_ranks(zigzag(8, 2048), 2048)
 zigzag_busy = np.mean(timeline.busy_s) / timeline.makespan_s
 print(f"busy for {zigzag_busy:.1%} of the time")
-reveal("11/zigzag", slow_s / timeline.makespan_s)
 
 # %% slideshow={"slide_type": "fragment"}
 on_ranks(zigzag(4, 256), 256)
 
+# %% slideshow={"slide_type": "fragment"}
+reveal("11/zigzag", slow_s / timeline.makespan_s)
+
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. The same text dealt out in zigzag. All ranks are busy until the end.*
+# *Figure 6. A text dealt out in zigzag on four ranks. All ranks are busy until the end.*
 #
-# Why is the work even in *every* turn, and not only in the sum? Look at one turn of rank $r$. A chunk has half the tokens of a
+# On 8 ranks zigzag is 1.87 times as fast as consecutive parts, because each rank now computes nearly all the time. Why is
+# the work even in *every* turn, and not only in the sum? Look at one turn of rank $r$. A chunk has half the tokens of a
 # part, so two chunks of queries and two of keys make four quarter blocks.
 #
 # - The keys come from a rank $s < r$. Both chunks of queries see the front chunk of $s$, and neither sees the back one: two
@@ -1265,7 +1285,7 @@ on_ranks(zigzag(4, 256), 256)
 # So it is half a block each time.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert zigzag_busy > 0.995
+assert zigzag_busy > 0.995 and round(slow_s / timeline.makespan_s, 2) == 1.87
 assert [own.tolist() for own in zigzag(4, 8)] == [[0, 7], [1, 6], [2, 5], [3, 4]]
 own = zigzag(4, 256)
 seen = [[int((own[r][:, None] >= own[s]).sum()) for s in range(4)] for r in range(4)]
@@ -1399,8 +1419,8 @@ reveal("11/ulysses", sends[0] / sends[1])
 #
 # $$4\,\frac{N d}{P}\,\frac{P-1}{P}\,w \;=\; 4 N d\,\frac{P-1}{P^2}\,w \quad\text{bytes.}$$
 #
-# The ring sends $P/2$ times as much. The backward pass of an all-to-all is an all-to-all the other way, so it sends the
-# same again. The causal mask needs no special order: each rank has all tokens of its heads.
+# The ring sends $P/2$ times as much, 4 times on 8 ranks. The backward pass of an all-to-all is an all-to-all the other
+# way, so it sends the same again. The causal mask needs no special order: each rank has all tokens of its heads.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert sends == [2 * 96 * 32 * 7 // 8 * 8, 4 * 96 * 32 * 7 // 64 * 8]
@@ -1479,7 +1499,8 @@ reveal("11/tokens-to-hide", between)
 # Between nodes a rank needs 21,920 tokens, inside a node 2740. Our text of 131,072 tokens is enough for 5 such ranks. On 32
 # ranks each has 4096, and the network is five times too slow. What helps? Fewer heads for keys and values: with 3
 # instead of 24, every message is an eighth, and 2740 tokens are enough between nodes as well.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Now trace the schemes at full size. The arrays are fake, so nothing is computed. Work and messages are counted as if they
 # were real.
 
@@ -1626,8 +1647,8 @@ show(figure, "Three panels, for 32,768, 131,072 and 1,048,576 tokens: efficiency
 # the end of a node.*
 #
 # The figure shows three things. Inside a node every balanced scheme is good. Between nodes the length decides: a ring
-# needs its 21,920 tokens on each rank, or fewer heads for keys. And where a ring doesn't hide, Ulysses can be better,
-# because a rank sends less with every rank that is added. For 131,072 tokens it is better on 24 ranks. The two can also be
+# needs enough tokens on each rank, or fewer heads for keys. And where a ring doesn't hide, Ulysses can be better, because
+# a rank sends less with every rank that is added. For 131,072 tokens it is better on 24 ranks. The two can also be
 # combined, with Ulysses inside a node and a ring between nodes.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]

@@ -107,11 +107,12 @@ for n, seconds in computing_s.items():
 reveal("12/zero-alone", sending_s / computing_s[1536])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each GPU receives all weights twice and sends all gradients once, $3\,\Psi w$ bytes. That takes
-# 41.9 s, on any number of GPUs. The computing takes 65.3 s on 384 GPUs, 32.6 s on 768 and 16.3 s on 1536. On
-# 384 GPUs it can hide the sending. On 768 it can't any more, and from there on the wires decide:
-# the step takes 41.9 s, however many GPUs you add.
-#
+# On 1536 GPUs the sending takes 2.6 times as long as the computing. With ZeRO-3 each GPU receives all weights
+# twice and sends all gradients once, $3\,\Psi w$ bytes. That takes 41.9 s, on any number of GPUs. The computing
+# takes 65.3 s on 384 GPUs, 32.6 s on 768 and 16.3 s on 1536. On 384 GPUs it can hide the sending. On 768 it can't
+# any more, and from there on the wires decide: the step takes 41.9 s, however many GPUs you add.
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # **How long would the best mixture take on 1536 GPUs?** This is the question of the lecture. Section 12
 # answers it.
 
@@ -120,6 +121,7 @@ assert published["ZeRO-3", 768] == published["ZeRO-3", 1536] == 74
 assert (published["PTD", 768], published["PTD", 1536]) == (43, 23)
 assert round(gpt.num_parameters() / 1e9, 1) == 174.6 and gpt.batch == 1536 and gpt.sequence == 2048
 assert [round(x, 1) for x in computing_s.values()] == [65.3, 32.6, 16.3]
+assert round(sending_s / computing_s[1536], 1) == 2.6
 assert round(sending_s, 1) == 41.9 and nodes.flop_per_s == 180e12 and 768 * 2 == 1536
 assert nodes.ranks_per_node == 8 and round(1e-9 / nodes.beta_s_per_byte) == 25
 
@@ -206,7 +208,6 @@ def members(comm, sizes, order):
 """)
 groups = ringside.run("who.py:members", 12, (SIZES_3D, ORDER)).values
 print("rank 7:", groups[7])
-reveal("12/group-of-seven", ", ".join(map(str, groups[7]["pipeline"])))
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, panels = plt.subplots(1, 3, figsize=(9.6, 3), layout="constrained")
@@ -225,11 +226,17 @@ for axis, panel in zip(ORDER, panels):
     panel.spines[:].set_visible(False)
 show(figure, "The same twelve ranks three times, in three rows of four: each row is a stage, its left half "
      "replica 0, its right half replica 1. Tensor groups are pairs of neighbours, data groups pair rank r with r + 2, "
-     "pipeline groups are columns such as 3, 7, 11. Ranks of one group have one shade.")  # fmt: skip
+     "pipeline groups are columns. Ranks of one group have one shade.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("12/group-of-seven", ", ".join(map(str, groups[7]["pipeline"])))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. Twelve ranks as a grid of 2 tensor, 2 data and 3 pipeline coordinates. Ranks of the same
 # shade are a group. Every rank belongs to one group of each axis.*
+#
+# Rank 7 is in the pipeline group of 3, 7 and 11. These ranks differ in their stage only, and the stride of
+# the pipeline axis is 4.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert groups[7] == {"tensor": [6, 7], "data": [5, 7], "pipeline": [3, 7, 11]}
@@ -255,7 +262,7 @@ def members(group, sizes, order):
 
 # %% slideshow={"slide_type": "fragment"}
 in_torch = ringside.run("mesh_torch.py:members", 12, (SIZES_3D, ORDER)).values
-print("rank 7:", in_torch[7])
+print("rank 0:", in_torch[0])
 assert in_torch == groups
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
@@ -286,6 +293,7 @@ guess("12/volumes", "How many times more bytes does a GPU send on its tensor axi
 
 # %% slideshow={"slide_type": "fragment"}
 t, p, d, b = 8, 12, 16, 1
+mixture = Config(data=d, tensor=t, pipeline=p)
 m, activation = gpt.batch // (d * b), b * gpt.sequence * gpt.hidden * 2
 sends_GB = {
     "tensor": m * gpt.num_layers / p * 6 * 2 * (t - 1) / t * activation / 1e9,
@@ -301,9 +309,11 @@ for (axis, GB), number in zip(sends_GB.items(), messages):
 reveal("12/volumes", sends_GB["tensor"] / sends_GB["data"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The tensor axis sends 405.9 GB a step, the data axis 6.8 GB, and the pipeline 9.7 GB. Inside a node the
-# tensor axis needs 1.35 s. Between nodes it would need 16.23 s, about as long as all computing of the step.
-#
+# The tensor axis sends 405.9 GB a step and the data axis 6.8 GB, which is 59.5 times less. The pipeline sends
+# 9.7 GB. Inside a node the tensor axis needs 1.35 s. Between nodes it would need 16.23 s, about as long as all
+# computing of the step.
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Bytes are only half of it. **Can they hide?** Hardly anything can hide a tensor axis's all-reduce, since the
 # next product needs its result. Gradients hide behind the backward pass. A stage's message travels while the
 # stage works on the next microbatch. So the rule is:
@@ -316,8 +326,8 @@ reveal("12/volumes", sends_GB["tensor"] / sends_GB["data"])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(sends_GB[a], 1) for a in ("tensor", "data", "pipeline")] == [405.9, 6.8, 9.7]
 tensor_bytes = sends_GB["tensor"] * 1e9
+assert round(sends_GB["tensor"] / sends_GB["data"], 1) == 59.5
 assert round(tensor_bytes * IN_S, 2) == 1.35 and round(tensor_bytes * OUT_S, 2) == 16.23
-mixture = Config(data=d, tensor=t, pipeline=p)
 by_formula = cost(gpt, mixture, nodes)  # its latencies are in it, too
 assert 1 < by_formula.tensor_s / (tensor_bytes * IN_S) < 1.04
 assert 0.95 < tensor_bytes * OUT_S / by_formula.compute_s < 1.05
@@ -399,7 +409,6 @@ session.close()
 # %% slideshow={"slide_type": "fragment"}
 for order, seconds in sorted(order_s.items(), key=lambda one: one[1]):
     print(f"{' < '.join(order):28} {1e3 * seconds:6.0f} ms")
-reveal("12/six-orders", max(order_s.values()) / min(order_s.values()))
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
@@ -417,6 +426,9 @@ figure.colorbar(image, ax=panels, label="MB in a step")
 show(figure, "Bytes from each rank to each other rank, for the fastest and the slowest order. Squares on the diagonal "
      "mark the four nodes. With tensor fastest the darkest cells lie inside the squares; with pipeline fastest "
      "nearly everything lies outside.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("12/six-orders", max(order_s.values()) / min(order_s.values()))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. What each rank sends to each other rank, in the fastest and in the slowest order. A red
@@ -550,8 +562,8 @@ print(f"by bytes {by_bytes:.1f}, by time {by_time:.1f}")
 reveal("12/best-tensor", by_time)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# By bytes it is 4.2, by time 14.7. But the formula holds inside a node only, and a node has 8 GPUs. So $t$ fills
-# the node, and stops there. Megatron's table shows it: its $t$ grows to 8 and not further [1].
+# By bytes the best $t$ is 4.2, and by time it is 14.7. But the formula holds inside a node only, and a node has 8
+# GPUs. So $t$ fills the node, and stops there. Megatron's table shows it: its $t$ grows to 8 and not further [1].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(r, 1) for r in best_rows.values()] == [9.2, 13.1, 16.0] and round(16 / 9.2, 1) == 1.7
@@ -613,7 +625,7 @@ def worst_error(**mistake):
 
 print([f"{e:.0e}" for e in worst_error()])
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} known={"12/silent": "the three choices"}
 # Both are right to rounding. Now look at three programs that run without any error message:
 #
 # 1. **Wrong stride.** The groups of the two axes change places. All shapes agree, so nobody complains: the
@@ -637,9 +649,9 @@ for name, (of_weights, of_bias) in mistakes.items():
 reveal("12/silent", next(name for name, errors in mistakes.items() if errors[0] < 1e-9))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Only the second leaves the weights right. And a loss that goes down shows none of the three. So compare
-# with a serial step, on small numbers, on a grid whose axes are all larger than 1. A grid of $4 \times 1$
-# would have hidden the first two.
+# Only the forgotten axis leaves the gradient of the weights right: the mistake is in the bias alone. And a loss
+# that goes down shows none of the three. So compare with a serial step, on small numbers, on a grid whose axes
+# are all larger than 1. A grid of $4 \times 1$ would have hidden the first two.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert max(worst_error()) < 1e-12 and mistakes["one axis forgotten"][0] < 1e-12
@@ -704,7 +716,7 @@ for before, after in itertools.product(
 reveal("12/partial-to-shard", moved["Partial", "Replicate"][-1] / moved["Partial", "Shard(0)"][-1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For a tensor of $n$ bytes on $q$ ranks:
+# Partial to Replicate sends twice as many bytes as Partial to Shard. For a tensor of $n$ bytes on $q$ ranks:
 #
 # | from | to | collective | a rank sends |
 # |---|---|---|---|
@@ -888,10 +900,10 @@ for number, config in SAME.items():
 reveal("12/against-traces", max(map(abs, misses.values())))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Three of them are 4 to 5 % too short, and you can say why. The traced program runs the last matrix forward
-# twice, and the formula once; and the last bucket of gradients can't hide. The pipeline is 10 % too long: the
-# formula gives each stage six layers, and lecture 9 gave them 7, 6, 6 and 5. With six on each stage lecture 9
-# traced 2.461 s, and then the formula is 2 % too long.
+# At worst it misses by 10 %. The pipeline is that much too long: the formula gives each stage six layers, and
+# lecture 9 gave them 7, 6, 6 and 5. With six on each stage lecture 9 traced 2.461 s, and then the formula is
+# 2 % too long. The other three are 4 to 5 % too short, and you can say why. The traced program runs the last
+# matrix forward twice, and the formula once; and the last bucket of gradients can't hide.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (
@@ -1041,12 +1053,13 @@ reveal("12/alexnet", total[(0,) * 8] / total.min())
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The best plan cuts the batch in all convolutions, and almost only the channels in the three layers with large
-# matrices. It sends 80 MB where plain data parallelism sends 457. Krizhevsky proposed this division by hand, and
-# called it one weird trick [6]. Here a table of bytes found it without being told.
+# matrices. It sends 80 MB where plain data parallelism sends 457, which is 5.7 times as much. Krizhevsky proposed
+# this division by hand, and called it one weird trick [6]. Here a table of bytes found it without being told.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [CUTS[c] for c in place] == 5 * [(16, 1)] + 3 * [(2, 8)] and total.size == 5**8
 assert (round(total.min()), round(total[(0,) * 8])) == (80, 457) and len(names) == 8
+assert round(total[(0,) * 8] / total.min(), 1) == 5.7
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Simulated annealing** finds it without trying all. Change one layer's cut at random. If the plan became
@@ -1171,7 +1184,6 @@ for billions, (L, h, heads) in GPTS.items():
     for n in COUNTS:
         choice[billions, n] = simplest(Model(L, h, heads, batch=2048), n, nodes)
     print(f"{billions:7}", *(f"{choice[billions, n] or '-':19}" for n in COUNTS))
-reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP")))
 
 # %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
 COLOUR = dict(zip(SCHEMES, (DATA_AXIS, SHARDED, TENSOR, PIPELINE, "#d55e00")))
@@ -1191,13 +1203,17 @@ show(figure, "A map: models from 0.4 to 174.6 billion parameters upwards, 8 to 2
      "simplest scheme that is good enough. DDP at the lower left, then sharded, then tensor; tensor and pipeline at the "
      "upper right; two fields at the upper left don't fit.")  # fmt: skip
 
+# %% slideshow={"slide_type": "fragment"}
+reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP")))
+
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 4. The simplest scheme that is at most 5 % slower than the best one. Nodes of eight A100 of 80 GB, 2048
 # sequences of 2048 tokens in a step.*
 #
-# The guide is right, and now you know why. Going *up*, memory decides: a larger model has to be sharded, and then
-# cut. Going *right*, the batch decides: each GPU has fewer tokens, and soon they can't hide the bytes of a data
-# axis. Then you need an axis that leaves the tokens of a group together: tensor, or pipeline.
+# For 1.7 billion parameters DDP is good enough up to 64 GPUs. The guide is right, and now you know why. Going
+# *up*, memory decides: a larger model has to be sharded, and then cut. Going *right*, the batch decides: each GPU
+# has fewer tokens, and soon they can't hide the bytes of a data axis. Then you need an axis that leaves the
+# tokens of a group together: tensor, or pipeline.
 #
 # The guide leaves one thing out. It asks whether the model *fits*. But the model of 1.7 billion parameters fits
 # into every GPU of this map, and on 2048 of them DDP isn't good enough any more. The batch matters as much as the
@@ -1260,19 +1276,19 @@ for billions, (n, theirs, mine, rate, says, mine_says) in zip(grids["parameters_
     )
 reveal("12/same-choice", sum(theirs[0] == mine[0] for _, theirs, mine, *_ in picked))
 
-# %% slideshow={"slide_type": "fragment"}
-eight = best(Model(24, 2304, 24, 512), 8, nodes, zeros=(0,), again=(True,))
-print(f"below the table's range, 1.7 billion on 8 GPUs: {eight.tensor} x {eight.pipeline}")
-
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For six of the ten models it chooses the same $t$, and for four the very same grid, among them the model of a
-# trillion parameters. Where the choices differ, the formula sees little difference: the table's plan is at most
-# 6.5 % slower than the planner's.
+# For six of the ten models the planner chooses the same $t$, and for four the very same grid, among them the
+# model of a trillion parameters. Where the choices differ, the formula sees little difference: the table's plan
+# is at most 6.5 % slower than the planner's.
 #
 # Look at the columns "measured" and "predicted", too. For narrow models the prediction is too high, by up to 31
 # %, and for the widest ones it is up to 14 % too low. We gave one rate to all products. Large products are
 # faster, and cutting a narrow layer into 8 makes small ones. It is also why the planner cuts less than they did
 # where $h$ is small: it doesn't know what small products cost.
+
+# %% slideshow={"slide_type": "fragment"}
+eight = best(Model(24, 2304, 24, 512), 8, nodes, zeros=(0,), again=(True,))
+print(f"below the table's range, 1.7 billion on 8 GPUs: {eight.tensor} x {eight.pipeline}")
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 losses = [100 * (mine_says / says - 1) for *_, says, mine_says in picked]
@@ -1538,21 +1554,22 @@ reveal(
     sum(closing[n, "plan"].tensor * closing[n, "plan"].pipeline == 1 for n in (8, 64, 512)),
 )
 
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# On two of the three, 8 and 64 GPUs, data parallelism is the best. The planner only adds that the memory which
+# ZeRO saves should be *spent*: layers needn't run forward again. On 512 GPUs each GPU has one sequence, and that
+# can't hide 3.3 GB of gradients. The best plan has 128 replicas of a pipeline of 4 stages. A GPU now sends the
+# gradients of 6 layers only. The step takes 0.468 s, and with data parallelism alone it takes 0.586 s.
+#
+# Note where its axes lie. There is no tensor axis, so *data* is fastest: the four GPUs of a node are the same
+# stage of four replicas. Their ring enters and leaves the node once, and the pipeline goes between nodes. This is
+# the opposite of "the model belongs into a node". The one port of a `zaratan` node decides it.
+
 # %% slideshow={"slide_type": "fragment"}
 best_512 = closing[512]
 ledger("12", gpus=512, num_sequences=512, step_s=best_512.step_s, memory_bytes=best_512.memory_bytes,
        exposed_s=best_512.step_s - best_512.compute_s)  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On 8 and on 64 GPUs data parallelism is the best. The planner only adds that the memory which ZeRO saves should
-# be *spent*: layers needn't run forward again. On 512 GPUs each GPU has one sequence, and that can't hide 3.3 GB
-# of gradients. The best plan has 128 replicas of a pipeline of 4 stages. A GPU now sends the gradients of 6
-# layers only. The step takes 0.468 s, and with data parallelism alone it takes 0.586 s.
-#
-# Note where its axes lie. There is no tensor axis, so *data* is fastest: the four GPUs of a node are the same
-# stage of four replicas. Their ring enters and leaves the node once, and the pipeline goes between nodes. This is
-# the opposite of "the model belongs into a node". The one port of a `zaratan` node decides it.
-#
 # The row of lecture 12 comes from the formula and not from a trace. It closes the ledger: of what one GPU does a
 # second, 512 GPUs keep 48 % each. The best single scheme keeps 38 %.
 
@@ -1585,6 +1602,7 @@ assert across.step_s > best_512.step_s and course.shared_nic
 guess("12/stops", "At this rate of failures: how many stops in 17 days on 1536 GPUs?", unit="stops")
 
 # %% slideshow={"slide_type": "fragment"}
+stated = table(DATA / "asynchronous_systems.csv")
 llama = dict(zip(stated["what"].tolist(), stated["value"].tolist()))
 M_llama_s = llama["days"] * 86400 / llama["unexpected stops"]
 M_ours_s = M_llama_s * 16384 / 1536
@@ -1592,7 +1610,10 @@ print(f"Llama 3: a stop every {M_llama_s / 3600:.2f} h; 1536 GPUs: every {M_ours
 reveal("12/stops", 17 * 86400 / M_ours_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# About twelve. After each stop the run goes on from the last **checkpoint**, and what was done since then is
+# About twelve, since 1536 GPUs have one stop in 33 hours.
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# After each stop the run goes on from the last **checkpoint**, and what was done since then is
 # lost. Let a checkpoint take $C$. Write one after every $\tau$ of work. Then you lose
 #
 # $$\ell(\tau) \approx \frac{C}{\tau} + \frac{\tau}{2M},$$
@@ -1648,6 +1669,7 @@ show(figure, "Share of lost time over the seconds between checkpoints, for 1,536
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(M_llama_s / 3600, 2) == 3.09 and round(17 * 86400 / M_ours_s) == 12
+assert round(M_ours_s / 3600) == 33
 assert (llama["unexpected stops"], llama["days"]) == (419, 54)
 shares = {n: np.sqrt(2 * C_s / (M_llama_s * 16384 / n)) for n in best_s}
 simulated = {n: lost_share(best_s[n], C_s, M_llama_s * 16384 / n) for n in best_s}

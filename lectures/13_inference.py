@@ -116,8 +116,9 @@ reveal("13/one-user", 1 / best_s)
 # A token takes at least 22.3 ms, so the user gets at most **44.7 tokens a second**. No program can do better on
 # this node, as long as each token reads all weights. The arithmetic isn't the limit: 139 billion operations on
 # four GPUs of 312 TFLOP/s [2] would take 0.1 ms.
-#
-# This lecture asks three questions about this number. How near can a program come to it? What can be done about
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# This lecture asks three questions about this rate. How near can a program come to it? What can be done about
 # its cause? And what does the node give to many users together? Section 19 answers them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -165,19 +166,6 @@ def least_s(n, t=4, w=2):
 ridge = w * F / (2 * M)
 prompt_s = least_s(2048)
 print(f"a prompt of 2048 tokens: {prompt_s * 1e3:.0f} ms; an answer: {2048 * least_s(1):.0f} s")
-reveal("13/ridge", ridge)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# At 201 tokens. A prompt of 2048 tokens is far to the right of it. It takes 228 ms, and arithmetic is the limit.
-# An answer of 2048 tokens is far to the left. It takes 46 s, which is 201 times as long for the same number of
-# operations.
-#
-# The two parts have two measures of their own. The **time to first token** (TTFT) is what the prefill takes, with
-# the wait before it. The **time per output token** (TPOT) is what a step of the decode takes.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(ridge) == 201 and round(1e3 * prompt_s) == 228 and round(2048 * least_s(1)) == 46
-assert round(2048 * least_s(1) / prompt_s) == 201 and len(range(2048)) == 2048
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -199,7 +187,7 @@ def draw_roofline(axis):
 def draw_users(axis):
     each = {k: 1 / least_s(k) for k in range(1, 401)}  # tokens a second
     axis.plot([k * rate for k, rate in each.items()], each.values(), color="#1b1f24")
-    for k in (1, 64, 201, 400):
+    for k in (1, 64, round(ridge), 400):
         spot, side = (k * each[k], each[k]), "left" if k < 100 else "right"
         axis.plot(*spot, "o", color=YELLOW)
         axis.annotate(f"{k} users" if k > 1 else "1 user", spot, ha=side,
@@ -214,16 +202,33 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), layout="constrain
 draw_roofline(left)
 draw_users(right)
 show(figure, "Left: a roofline with logarithmic axes. The rate of an A100 rises in proportion to the tokens that go together, "
-     "from 1.6 TFLOP/s for one user, through 50 for 32 users, to the flat roof of 312 from 201 tokens on; a prefill of 2048 "
-     "tokens lies on the roof. Right: tokens a second of each user over those of the node. From 1 to 201 users the line is "
-     "flat at 45, and the node's rate grows to 9000. With 400 users each one gets half, and the node no more.")  # fmt: skip
+     "from 1.6 TFLOP/s for one user, through 50 for 32 users, to a flat roof of 312; a prefill of 2048 "
+     "tokens lies on the roof. Right: tokens a second of each user over those of the node. The line is flat at 45 until the "
+     "node's rate has grown to 9000. With 400 users each one gets half, and the node no more.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("13/ridge", ridge)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. Left: prefill and decode on the roofline of an A100. Right: what more users cost, by the weights
-# alone. Up to 201 users nobody waits longer, and the node gives more.*
+# alone.*
 #
-# The picture on the right is the reason for everything in sections 3, 4 and 8: users should share the reading of
-# the weights. What they can't share comes next.
+# Arithmetic is the limit from 201 tokens on. Up to 201 users nobody waits longer, and the node gives more. The
+# picture on the right is the reason for everything in sections 3, 4 and 8: users should share the reading of the
+# weights. What they can't share comes in section 3.
+#
+# A prompt of 2048 tokens is far to the right of this point. It takes 228 ms, and arithmetic is the limit.
+# An answer of 2048 tokens is far to the left. It takes 46 s, which is 201 times as long for the same number of
+# operations.
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The two parts have two measures of their own. The **time to first token** (TTFT) is what the prefill takes, with
+# the wait before it. The **time per output token** (TPOT) is what a step of the decode takes.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(ridge) == 201 and round(1e3 * prompt_s) == 228 and round(2048 * least_s(1)) == 46
+assert round(2048 * least_s(1) / prompt_s) == 201 and len(range(2048)) == 2048
+
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *Minutes:* 15 for sections 1 and 2. Come back to the vote of the beginning: for one user only the bandwidth
@@ -265,7 +270,8 @@ reveal("13/kv", kv / 1024)
 # The model of 8 billion parameters keeps 128 KiB a token, and that of 70 billion 320 KiB. The node has 28.5 GB
 # left beside the weights. That is 87 thousand tokens, or 42 users with 2048 tokens each. So the 201 users of
 # section 2 don't fit. **The memory for keys and values limits the number of users before arithmetic does.**
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Here the 8 heads help. With a head of keys and values for each of the 64 heads of queries, a token would keep 2.5
 # MiB, and 5 users would fit. A head of keys and values that several heads of queries share is a **key head**, and
 # this is called *grouped-query attention* (GQA) [4].
@@ -336,7 +342,8 @@ reveal("13/pages", taken[sizes.index(2048)] / taken[sizes.index(16)])
 # With 2048 tokens reserved, 19.6 % of the memory holds something. With pages of 16 tokens it is 98.2 %, and 5.0
 # times as many users fit. On the average half of each user's last page is empty. Small pages waste less. But each
 # page is a place to look up, and a GPU reads long stretches faster, so 16 or 32 tokens are usual.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Pages can also be **shared**. Many prompts begin alike, for example with the same instructions. Then the pages of
 # that beginning are kept once, and each user's list names them. A count for each page says how many lists name it.
 # A user who writes into a shared page copies it first. This is also how one prompt gets several answers. In the
@@ -439,8 +446,8 @@ print("written:", alone[5:])
 reveal("13/sent", written_bytes[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Four ranks write the same text as one. Each token takes 4 all-reduces, two in each layer. In a ring of 4 ranks a
-# rank sends $2 \cdot \frac34$ of 256 bytes in each of them. For 19 tokens that makes 29,184 bytes.
+# Each token takes 4 all-reduces, two in each layer. In a ring of 4 ranks a rank sends $2 \cdot \frac34$ of 256
+# bytes in each of them. For 19 tokens that makes 29,184 bytes. Four ranks write the same text as one.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 per_reduce = 2 * 3 / 4 * d * 8
@@ -488,7 +495,8 @@ def write(group, words, layers, text, length):
 # %% slideshow={"slide_type": "fragment"}
 torch_run = ringside.run("writer_torch.py:write", 4, arguments[4])
 assert torch_run.values[2] == alone
-print("the same text;", torch_run.timeline.bytes_matrix.sum(axis=1), "bytes")
+assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
+print("the same text, and the same bytes between the ranks")
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
@@ -625,7 +633,7 @@ right.set(xscale="log", xlim=(0.3, 60))
 draw_latency(right)
 show(figure, "Left: bars of the time for a token on 4, 8, 16 and 32 GPUs. Memory shrinks from 22 to 3 ms, messages grow from "
      "1 to 11 ms, starts of kernels stay at 9 ms. Right: tokens a second of one user over the latency of a message, from half a "
-     "microsecond to 50, on 4, 8 and 16 GPUs. At low latency 16 GPUs are fastest, with 117 tokens a second. The curves cross "
+     "microsecond to 50, on 4, 8 and 16 GPUs. At low latency more GPUs are faster, up to 117 tokens a second. The curves cross "
      "between 2 and 9 microseconds, and to the right of that 4 GPUs are fastest and 16 slowest.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -633,7 +641,7 @@ show(figure, "Left: bars of the time for a token on 4, 8, 16 and 32 GPUs. Memory
 # kernels, if every message, inside a node and between nodes, had the latency on the axis. The numbers in the
 # picture are the GPUs.*
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # On the four GPUs of a node messages take 0.6 ms of 23.1 ms. An all-reduce carries 16 KiB. Its six steps in the
 # ring take 3.8 µs, and 3.6 µs of them are latency. There are 160 of them for each token, one after the other, and
 # nothing can hide them: the next product needs the sum.
@@ -723,9 +731,13 @@ for users in (1, 4):
     every_s = (runs[1].makespan_s - runs[0].makespan_s) / 4  # a token of each user
     piped[users] = users / every_s
     print(f"{users} in the pipeline: {1 / every_s:.1f} tokens/s each, {piped[users]:.1f} together")
+
+# %% slideshow={"slide_type": "fragment"}
+runs[1].timeline
+
+# %% slideshow={"slide_type": "fragment"}
 reveal("13/piped-one", piped[1] * one_gpu_s)
 reveal("13/piped-four", piped[4] * one_gpu_s)
-runs[1].timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. Four users in a pipeline of four stages. Each shade of blue is a user. Every stage is always busy, and
@@ -798,7 +810,7 @@ for t in (4, 8):
 reveal("13/prefill-eight", prefill_s[8])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On 8 GPUs it takes 0.94 s, more than twice as long as on 4, although only 0.18 s of it is computing. Between
+# On 8 GPUs the prefill takes 0.94 s, more than twice as long as on 4, although only 0.18 s of it is computing. Between
 # nodes a GPU has an eighth of the bandwidth that it has inside, and all four GPUs of a node share it. So latency
 # limits the decode, and bandwidth limits the prefill:
 #
@@ -869,7 +881,6 @@ busy = {name: answers.sum() / PLACES / steps
         for name, steps in (("static", static_steps), ("continuous", continuous_steps))}  # fmt: skip
 print(f"static {static_steps} steps, {busy['static']:.0%} of the places in use")
 print(f"continuous {continuous_steps} steps, {busy['continuous']:.0%} in use")
-reveal("13/continuous", static_steps / continuous_steps)
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axes = plt.subplots(2, 1, figsize=(8.6, 3.6), layout="constrained", sharex=True)
@@ -886,6 +897,9 @@ show(figure, "Two diagrams of 12 places over 2400 steps; a bar is an answer. Abo
      "together, most are short, and all places wait for the longest bar. Below, continuous batching: a new bar begins "
      "wherever one ends, and no place is ever empty.")  # fmt: skip
 
+# %% slideshow={"slide_type": "fragment"}
+reveal("13/continuous", static_steps / continuous_steps)
+
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 4. The first 2400 steps in 12 of the 32 places. A colour is a group of 32 requests in the order in which
 # they came.*
@@ -901,7 +915,8 @@ show(figure, "Two diagrams of 12 places over 2400 steps; a bar is an answer. Abo
 #
 # times the mean length. For 32 places it is 4.06. So a static batch uses about $1/H_b$ of its places, and larger
 # batches use less.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # A real batcher has one more difficulty. It doesn't know how long answers become, and each needs pages. If it lets
 # too many in, somebody has to be put out again. If it lets too few in, memory lies idle. The extra module of the
 # assignment is about that.
@@ -943,7 +958,10 @@ print(f"{moved_gb:.2f} GB; the prefill itself {1e3 * least_s(8192):.0f} ms")
 reveal("13/move", move_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# They are 2.68 GB, and take 215 ms. That is a quarter of the prefill, and nobody but the new user waits for it.
+# The keys and values are 2.68 GB, and take 215 ms. That is a quarter of the prefill, and nobody but the new user
+# waits for it.
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["open"]
 # Watch both ways on the clock. The vectors are shorter than the real ones by a factor of 1000, and a byte takes
 # 1000 times as long.
 
@@ -993,14 +1011,15 @@ two = ringside.run("serving.py:apart", 2, (*times, cache), machine=slow_wire)
 print(f"longest wait for a token: together {one.values[0]:.3f} s, apart {two.values[1]:.3f} s")
 two.timeline
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # *Figure 5. Rank 0 reads a prompt and sends its keys and values. Rank 1 writes the answers of 16 users meanwhile,
 # 24 ms for each step.*
 #
-# Where both work on the same GPUs, somebody waits 0.937 s for a token, the prompt and a step. Apart from each
-# other nobody waits longer than for a step, 0.024 s. The new user's first token comes 215 ms later. Can that be
+# Where prompt and answers share the same GPUs, somebody waits 0.937 s for a token, the prompt and a step. Apart from
+# each other nobody waits longer than for a step, 0.024 s. The new user's first token comes 215 ms later. Can that be
 # less? Keys and values of a layer are ready when the prompt has passed that layer. Puzzle 2 sends them then.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # The authors of DistServe count the requests that are answered within given limits for TTFT and TPOT, and call
 # their rate *goodput*. They report up to 4.48 times the goodput of earlier systems [7].
 
@@ -1073,10 +1092,11 @@ for a in (0.6, 0.8, 0.9):
 reveal("13/round", tokens_of_round(0.8, 4))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A round has 3.36 tokens. With a draft of a tenth of the time and $a = 0.8$ it is best to guess 6 tokens, and the
-# text comes 2.47 times as fast. The papers report 2 to 3 times [8], and 2 to 2.5 times on a model of 70 billion
+# A round has 3.36 tokens in the mean. With a draft of a tenth of the time and $a = 0.8$ it is best to guess 6 tokens,
+# and the text comes 2.47 times as fast. The papers report 2 to 3 times [8], and 2 to 2.5 times on a model of 70 billion
 # parameters [9].
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # It helps one user, and not many. With 42 users and $g = 4$ there are 210 tokens in a step. That is more than the
 # 201 of section 2, so from there on each guessed token costs arithmetic.
 
@@ -1166,11 +1186,12 @@ print(f"predicted {predicted:.2f}, measured {1e3 / rows[70, 16, 4][0]:.2f}")
 reveal("13/held-out", predicted)
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# The line predicts 38.02, and 38.01 were measured [10]. The rate is 1.66 TB/s; the authors found about 1.7 TB/s at
-# most with these GPUs. The constant is 5.07 ms. That is 32 µs for each of the 160 all-reduces, with the kernels
-# around it. Our model has less for messages and more for starts: on 4 GPUs 0.6 and 9.2 ms. (gpt-fast joins kernels
-# and records whole steps.)
-#
+# For 4 GPUs the line predicts 38.02 tokens a second, and 38.01 were measured [10]. The rate is 1.66 TB/s; the authors
+# found about 1.7 TB/s at most with these GPUs. The constant is 5.07 ms. That is 32 µs for each of the 160 all-reduces,
+# with the kernels around it. Our model has less for messages and more for starts: on 4 GPUs 0.6 and 9.2 ms. (gpt-fast
+# joins kernels and records whole steps.)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # The line also serves a model that it wasn't fitted to. Llama 2 with 7 billion parameters has 32 layers instead
 # of 80. So its constant should be 2.03 ms.
 
@@ -1241,7 +1262,8 @@ reveal("13/little", at_once[100])
 # About 85 answers are written at once, and never more. The others wait for memory. The two GPUs have 89.4 GB left
 # beside the weights, and each request needs room for 5500 tokens. With keys and values of 16 bits 49 would fit,
 # with 8 bits 99. So they must be kept in 8 bits here, although the table [11] doesn't say so.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # For one request the bound of section 1 is 10.4 ms a token, at 3.35 TB/s. 18.6 ms were measured, so 56 % of the
 # bandwidth is used. The prompt of 5000 tokens takes 0.41 s. That is 854 TFLOP/s on each GPU, of 1979 that it could
 # do in 8 bits.
@@ -1344,10 +1366,10 @@ print(
 reveal("13/rack", each_tflop)
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# It is 1658 TFLOP/s, 60 % of the 2744 that the same page measured for products in FP8 [14]. So the number is
-# possible. Now read the small print. The result is marked as unverified, so MLCommons hasn't checked it. It is the
-# sum of 18 virtual machines, of four GPUs each, that work at the same time. And it is a throughput: a single user
-# gets a small part of it, since each copy of the model serves many users at once.
+# On each GPU it is 1658 TFLOP/s, 60 % of the 2744 that the same page measured for products in FP8 [14]. So the number
+# is possible. Now read the small print. The result is marked as unverified, so MLCommons hasn't checked it. It is the
+# sum of 18 virtual machines, of four GPUs each, that work at the same time. And it is a throughput: a single user gets
+# a small part of it, since each copy of the model serves many users at once.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(each_tflop) == 1658 and stated["Azure, TFLOP/s in FP8 of a GPU"] == 2744
@@ -1450,9 +1472,11 @@ print(
 reveal("13/rapids", passes)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# More than 7.2 times. One look at a table doesn't pay. Ten steps that leave the data on the GPU do. This is
-# what cuDF is for. The table stays on the GPU from the moment when it is read until the network has learned from it.
-#
+# The method must read the data more than 7.2 times. One look at a table doesn't pay. Ten steps that leave the data on
+# the GPU do. This is what cuDF is for. The table stays on the GPU from the moment when it is read until the network has
+# learned from it.
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # **The decks' reading list.** Jain, Ghosh and Nandanoori [19] measured networks for time series on A100 and V100
 # GPUs, in two frameworks and several formats. They found that moving, changing and joining data can take more than
 # half of the time. Yin and others [20] compare such workloads on systems of the largest kind. Read both with the
