@@ -263,9 +263,8 @@ print("sent:", halo_sent.tolist(), "bytes")
 reveal("11/halo-bytes", halo_sent[1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Rank 1 is an inner rank. It sends two rows, 10,240 bytes. The first and the last rank send one row.
-# Now all rows of the result are right.
-# The strip itself has 547,840 bytes, which is 53.5 times as much.
+# Rank 1 is an inner rank. It sends two rows, 10,240 bytes. The first and the last rank send one row. The strip itself has
+# 547,840 bytes, which is 53.5 times as much. With these rows all rows of the result are right.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert halo_sent.tolist() == [5120, 10_240, 10_240, 5120]

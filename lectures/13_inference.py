@@ -213,13 +213,12 @@ reveal("13/ridge", ridge)
 # *Figure 1. Left: prefill and decode on the roofline of an A100. Right: what more users cost, by the weights
 # alone.*
 #
-# Arithmetic is the limit from 201 tokens on. Up to 201 users nobody waits longer, and the node gives more. The
-# picture on the right is the reason for everything in sections 3, 4 and 8: users should share the reading of the
-# weights. What they can't share comes in section 3.
-#
-# A prompt of 2048 tokens is far to the right of this point. It takes 228 ms, and arithmetic is the limit.
-# An answer of 2048 tokens is far to the left. It takes 46 s, which is 201 times as long for the same number of
+# Arithmetic is the limit from 201 tokens on. A prompt of 2048 tokens is far to the right of this point, and takes 228
+# ms. An answer of 2048 tokens is far to the left. It takes 46 s, which is 201 times as long for the same number of
 # operations.
+#
+# Up to 201 users nobody waits longer, and the node gives more. The picture on the right is the reason for everything
+# in sections 3, 4 and 8: users should share the reading of the weights. What they can't share comes in section 3.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The two parts have two measures of their own. The **time to first token** (TTFT) is what the prefill takes, with

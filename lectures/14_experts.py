@@ -724,7 +724,7 @@ reveal("14/levels", flat_ms / level_ms[4])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With only four nodes, a token has two experts on each in the mean, so copies pay at once: two levels are about twice
-# as fast. At most 2 nodes make it faster again. The exchanges inside the node are added, and they are short here. On a
+# as fast as the flat exchange. At most 2 nodes make it faster again. The exchanges inside the node are added, and they are short here. On a
 # machine with a fast network and slow links inside, they would not be.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
