@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside.errors import TraceError
-from ringside.files import write_atomically
+from ringside.files import write_output
 
 FORMAT = "ringside-trace"
 MAX_RANKS = 1 << 17  # of a trace in a file
@@ -146,7 +146,7 @@ class Trace:
             for rank, ops in enumerate(self.ops):
                 for op in ops:
                     packed.write(json.dumps([rank, *op], separators=(",", ":")).encode() + b"\n")
-        write_atomically(path, buffer.getvalue())
+        write_output(path, buffer.getvalue())
         return path
 
     @classmethod

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ringside.errors import RingsideError
-from ringside.files import write_atomically
+from ringside.files import write_output
 from ringside.timing.lowering import ALGORITHMS
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
@@ -328,7 +328,7 @@ def save(machine: Machine, path: Path) -> Path:
     for name, table in tables.items():
         if table:
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
-    write_atomically(path, ("\n".join(lines) + "\n").encode())
+    write_output(path, ("\n".join(lines) + "\n").encode())
     return path
 
 
@@ -367,7 +367,7 @@ def draw(fitted: Fitted, path: Path) -> Path:
     with rc_context({"svg.hashsalt": "ringside", "svg.fonttype": "none"}):
         buffer = io.BytesIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    write_atomically(path, buffer.getvalue())
+    write_output(path, buffer.getvalue())
     return path
 
 

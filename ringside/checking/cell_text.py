@@ -37,8 +37,8 @@ _FIRST_LINE = re.compile(
 _MOST_PARTS = 20
 _NAME = re.compile(r"[\w./-]+\.py")
 _DEFINITION = re.compile(r"^(?:async +def|def|class) +(\w+)", re.MULTILINE)
-# What nbgrader puts where a solution was; a cell that still holds it isn't finished.
-STUB = re.compile(r"# YOUR CODE HERE\n\s*raise NotImplementedError")
+# What stands in a release where a solution was: a text that still holds it isn't finished.
+STUB = re.compile(r"^\s*raise NotImplementedError\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-def joined(sources: Sequence[str]) -> str:
-    """The text of a cell that was split."""
-    return "\n".join(source.strip("\n") for source in sources)
+def joined(sources: Sequence[str], num_empty: int = 0) -> str:
+    """The text of a cell that was split, with so many empty lines at each cut."""
+    return ("\n" * (1 + num_empty)).join(source.strip("\n") for source in sources)
 
 
 def num_parts(cells: Sequence[Cell], index: int, wanted: Collection[str] = ()) -> int:

@@ -25,7 +25,7 @@ from pathlib import Path
 from ringside.checking import cell_text, notebook, written
 from ringside.checking.written import module_sha256
 from ringside.errors import RingsideError
-from ringside.files import write_atomically
+from ringside.files import keep, write_atomically
 
 __all__ = ["ModuleFileError", "write"]
 
@@ -88,7 +88,7 @@ def _write(path: Path, text: str, data: bytes) -> str:
                 f"was not. `ringside check {path.stem} --from-notebook` takes the cell."
             )
         _refuse(path)
-        kept = "" if ours else notebook.keep(path, "cell")
+        kept = "" if ours else keep(path, "cell")
         write_atomically(path, data)
         record.add(file, data)
     return f"Wrote {file}." + (f" What was there is kept as {kept}." if kept else "")

@@ -14,18 +14,17 @@ A cell that was split in two counts as one.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ringside.checking import cell_text, written
 from ringside.checking.written import module_sha256
 from ringside.errors import RingsideError
-from ringside.files import write_atomically
+from ringside.files import keep, write_atomically
 
 __all__ = [
     "KEPT",
@@ -36,7 +35,6 @@ __all__ = [
     "differences",
     "giving_way",
     "handed_in",
-    "keep",
     "module_cells",
     "module_sha256",
     "notebooks",
@@ -162,9 +160,15 @@ def _module_cells(path: Path, content: dict[str, Any]) -> Iterator[ModuleCell]:
             wanted = cell_text.definitions(_text(path.parent / module))
         count = cell_text.num_parts(cells, index, wanted)
         first, _, _ = cell.source.lstrip().partition("\n")
-        text = cell_text.joined([part.source for part in cells[index : index + count]])
-        body = cell_text.body_of(text if count > 1 else cell.source)
-        yield ModuleCell(path, index, module, body, first, _marks(content["cells"][index]), count)
+        parts = [part.source for part in cells[index : index + count]]
+        whole = ModuleCell(path, index, module, "", first, _marks(content["cells"][index]), count)
+        if count == 1:
+            yield replace(whole, source=cell_text.body_of(cell.source))
+            continue
+        # A cut takes up to two empty lines away: is it a stub that was cut?
+        bodies = [cell_text.body_of(cell_text.joined(parts, empty)) for empty in range(3)]
+        body = next(filter(whole.was_released_as, bodies), bodies[0])
+        yield replace(whole, source=body)
 
 
 def _as_text(cell: Any) -> cell_text.Cell:
@@ -355,16 +359,3 @@ def handed_in(folder: Path) -> dict[ModuleCell, str]:
         agrees = cell.path.is_file() and cell.agrees_with(text := _text(cell.path))
         texts.setdefault(cell, text if agrees else cell.source)
     return texts
-
-
-def keep(path: Path, before: str) -> str:
-    """Copy a file before it is overwritten, under a name that is free; gives the name."""
-    for number in itertools.count(1):
-        kept = path.with_name(f"{path.name}.before-{before}-{number}")
-        try:
-            with kept.open("xb") as copied:
-                copied.write(path.read_bytes())
-        except FileExistsError:
-            continue
-        return kept.name
-    raise AssertionError("numbers end")

@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.files import write_atomically
+    from ringside.files import write_output
     from ringside.predictions.progress import files_around, progress
 
     found = progress(files_around(asked.folder))
@@ -35,5 +35,5 @@ def run(asked: argparse.Namespace) -> int:
     else:
         print(found)
     if asked.svg:
-        write_atomically(asked.svg, found.svg().encode())
+        write_output(asked.svg, found.svg().encode())
     return 0

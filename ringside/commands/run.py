@@ -151,12 +151,15 @@ def _leave_files(asked: argparse.Namespace, result: Result) -> list[str]:
         left.append(f"timeline: {asked.perfetto} (open it at https://ui.perfetto.dev)")
     if asked.svg:
         from ringside.draw import timeline_svg
+        from ringside.files import write_output
 
-        asked.svg.write_text(timeline_svg(result.timeline), encoding="utf-8")
+        write_output(asked.svg, timeline_svg(result.timeline).encode())
         left.append(f"picture: {asked.svg} (open it in a browser)")
     if asked.simgrid:
+        from ringside import output_folder
         from ringside.timing import simgrid
 
+        output_folder.begin(asked.simgrid, "ringside run --simgrid")
         simgrid.export(result.trace, result.machine, asked.simgrid)
         left.append(f"for SimGrid: {asked.simgrid} (`cd {asked.simgrid} && sh command` replays it)")
     return left

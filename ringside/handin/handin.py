@@ -19,7 +19,7 @@ from typing import Any
 from ringside.checking import notebook
 from ringside.checking.public_tests import TIMELINES
 from ringside.errors import RingsideError
-from ringside.files import write_atomically
+from ringside.files import keep, write_atomically
 from ringside.handin import worth
 from ringside.predictions import kept
 from ringside.predictions.prompt import GuessError
@@ -96,7 +96,10 @@ def hand_in(
                 f"the request has {len(text.encode())} bytes, at most {MOST_REQUEST_BYTES} are "
                 "read: say which module, and why."
             )
-        write_atomically(folder / REQUEST, text.encode())
+        request = folder / REQUEST
+        if request.is_file() and request.read_bytes().strip() != text.encode().strip():
+            keep(request, "handin")
+        write_atomically(request, text.encode())
     texts = notebook.handed_in(folder)
     cells = [
         replace(cell, source=texts.get(cell, cell.source))
@@ -276,6 +279,8 @@ def _submit_folder(folder: Path, *places: str) -> str:
 
 def _zip(folder: Path, names: list[str], notebooks: Mapping[str, bytes]) -> Path:
     path = folder / f"{folder.name}.zip"
+    if path.exists() and not _packed_here(path, names):
+        keep(path, "handin")
     temporary = path.with_suffix(".zip.new")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in names:
@@ -285,3 +290,12 @@ def _zip(folder: Path, names: list[str], notebooks: Mapping[str, bytes]) -> Path
                 packed.write(folder / name, name)
     os.replace(temporary, path)
     return path
+
+
+def _packed_here(path: Path, names: list[str]) -> bool:
+    """Whether a zip holds nothing else than what is handed in: an earlier hand-in."""
+    try:
+        with zipfile.ZipFile(path) as packed:
+            return set(packed.namelist()) <= {*names, *BESIDE}
+    except (OSError, zipfile.BadZipFile):
+        return False

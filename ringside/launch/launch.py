@@ -13,6 +13,7 @@ A launch leaves in the folder that it was asked to (``--out``, else the current 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -28,7 +29,7 @@ from typing import TextIO
 from ringside import kit, output_folder
 from ringside.checking import inputs
 from ringside.errors import TargetError
-from ringside.files import write_atomically
+from ringside.files import keep, write_atomically
 from ringside.launch import jobscript, outcome, slurm
 from ringside.launch.jobscript import Job, LaunchError, mpiexec
 from ringside.launch.lengths import USUAL
@@ -192,6 +193,7 @@ def run(
     if launch.sweep:
         output_folder.begin(launch.sweep_folder, "ringside launch --sweep")
     jobscript.make_room(launch.out / "run.sbatch", launch.out / "run.log", say)
+    _keep_another_record(launch, say)
     shutil.rmtree(launch.scratch, ignore_errors=True)
     launch.scratch.mkdir()
     sizes = tuple(jobscript.sizes(launch.job)) if launch.sweep else ()
@@ -253,6 +255,25 @@ def _finish(awaited: Awaited, result: Outcome, say: Callable[[str], None]) -> Ou
         say(f"{awaited.out / 'run.json'} is still that of an earlier run.")
     shutil.rmtree(outcome.scratch(awaited.out), ignore_errors=True)
     return result
+
+
+def _keep_another_record(launch: Launch, say: Callable[[str], None]) -> None:
+    """Copy the record of another module's or another site's run, which may be handed in."""
+    path = launch.out / "run.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        run = (record["module"], record["site"])
+    except (OSError, ValueError, KeyError, TypeError):
+        run = None  # none of ours
+    if not path.is_file() or run == (launch.path.stem, launch.site.name):
+        return
+    kept = [
+        keep(launch.out / name, "launch")
+        for name in ("run.json", "run.trace.gz")
+        if (launch.out / name).is_file()
+    ]
+    of = f"of {run[0]}.py at {run[1]}" if run else "not written by ringside"
+    say(f"{path} is {of}: it is kept as {' and '.join(kept)}.")
 
 
 def _refuse_beside_another_job(out: Path) -> None:

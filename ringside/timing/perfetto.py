@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringside.files import write_atomically
+from ringside.files import write_output
 
 if TYPE_CHECKING:
     from ringside.spans import Span, TimedMessage
@@ -157,5 +157,5 @@ def export(timeline: Timeline, path: str | os.PathLike[str], *, counters: bool =
     """Write the timeline as JSON for Perfetto; the file appears whole or not at all."""
     path = Path(path)
     table = trace_events(timeline, counters=counters)
-    write_atomically(path, json.dumps(table, separators=(",", ":")).encode())
+    write_output(path, json.dumps(table, separators=(",", ":")).encode())
     return path

@@ -53,10 +53,10 @@ class Walk(JupyterWalk):
         """The selector of a cell of the notebook that is open."""
         return f'.jp-Cell[data-windowed-list-index="{INDEX[grade_id]}"]'
 
-    def run(self, cell: str, *, shows: str) -> str:
+    def run(self, cell: str, *, shows: str, at: str = ".jp-Cell-outputWrapper") -> str:
         """Press Shift-Enter in the cell where the cursor is; gives its output."""
         self.browser.press("Enter", shift=True)
-        return self.browser.sees(f"{cell} .jp-Cell-outputWrapper", shows)
+        return self.browser.sees(f"{cell} {at}", shows)
 
     def write_solution(self, module: str, parts: list[str]) -> None:
         """Write a module's cell anew, with `parts` where it raised NotImplementedError."""
@@ -80,6 +80,10 @@ INDEX = {
     for index, cell in enumerate(RELEASE["cells"])
     if "nbgrader" in cell["metadata"]
 }
+
+FIRST_CODE = next(
+    index for index, cell in enumerate(RELEASE["cells"]) if cell["cell_type"] == "code"
+)
 
 
 @pytest.fixture(scope="module")
@@ -128,13 +132,23 @@ def fetched(walk: Walk, lab: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def solved(walk: Walk, fetched: dict[str, str]) -> dict[str, str]:
+def solved(walk: Walk, class_: JupyterCourse, fetched: dict[str, str]) -> dict[str, str]:
     page = walk.browser
     page.click(".assignment-notebooks .item_name a", NAME)
     page.sees(".jp-Notebook", "First ranks")
     page.sees(".jp-NotebookPanel-toolbar", "Python 3")
     walk.picture("notebook")
+    first = f'.jp-Cell[data-windowed-list-index="{FIRST_CODE}"]'
+    page.click(f"{first} .cm-line")
+    walk.run(first, at=".jp-InputPrompt", shows="[1]:")  # it makes %%module known
     shown = {}
+    mine = class_.home / NAME / "ping.py"  # written in an editor; the cell is as released
+    mine.write_text("mine = 1\n")
+    page.click(f"{walk.cell('ping')} .cm-line")
+    shown["ping"] = walk.run(walk.cell("ping"), shows="ping.py")
+    walk.picture("gives_way")
+    shown["ping.py"] = mine.read_text()
+    mine.unlink()
     for module, change in (("fit", ("", "")), ("where", MISTAKE)):
         walk.write_solution(module, [part.replace(*change) for part in solutions(module)])
         walk.picture(f"{module}_typed")
@@ -273,6 +287,13 @@ def test_students_fetch_what_was_released(fetched: dict[str, str], class_: Jupyt
     for path in released.iterdir():
         if path.is_file() and path.suffix != ".ipynb":  # the notebook is at work by now
             assert (class_.home / NAME / path.name).read_bytes() == path.read_bytes()
+
+
+def test_shift_enter_in_an_untouched_cell_leaves_the_file_as_it_is(
+    solved: dict[str, str],
+) -> None:
+    assert "ping.py stays as it is: this cell is as it was handed out" in solved["ping"]
+    assert solved["ping.py"] == "mine = 1\n"
 
 
 def test_a_typed_solution_is_checked_in_the_real_kernel(

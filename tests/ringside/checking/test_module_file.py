@@ -14,7 +14,7 @@ import pytest
 from ringside.checking import module_file, notebook, written
 from ringside.checking.module_file import ModuleFileError
 
-STUB = "def f(x):\n    # YOUR CODE HERE\n    raise NotImplementedError()\n"
+STUB = "def f(x):\n    raise NotImplementedError\n"
 WORK = "def f(x):\n    return x\n"
 OTHER = "def f(x):\n    return -x\n"
 GIVES_WAY = "ring.py stays as it is: this cell is as it was handed out"

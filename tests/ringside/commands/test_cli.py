@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,10 @@ def test_run_says_where_files_are_and_what_opens_them(folder: Path, ringside: Ru
     ]
     assert (folder / "replay" / "command").is_file()
     _, output, _ = ringside("run ring.py:all_reduce --ranks 1 --json --svg t.svg")
+    for option in ("svg", "perfetto", "trace"):
+        status, _, errors = ringside(f"run ring.py:all_reduce --ranks 1 --{option} ring.py")
+        assert status == 2 and "ring.py is there and holds something else" in errors
+    assert (folder / "ring.py").read_text() == RING
     assert json.loads(output)["world_size"] == 1
 
 
@@ -552,6 +557,19 @@ def test_a_cell_that_was_split_is_one_module(
     assert len(json.loads(path.read_text())["cells"]) == 3  # they agree: nothing to be done
 
 
+def test_a_stub_that_was_split_gives_way_to_its_file(folder: Path) -> None:
+    stub = f"import numpy\n\n\n{STUB}"
+    upper = _released(f"%%module star.py\n{stub}")
+    lower = upper | {"source": STUB}
+    path = folder / "a00_ring.ipynb"
+    upper["source"] = "%%module star.py\nimport numpy"
+    path.write_text(json.dumps(book("") | {"cells": [upper, lower]}))
+    (folder / "star.py").write_text(STAR)
+    assert notebook.differences(folder) == []
+    [given] = notebook.handed_in(folder).values()
+    assert given == STAR
+
+
 def test_a_copy_of_a_cell_and_a_cell_of_the_readers_own_are_no_halves(folder: Path) -> None:
     whole = _released(f"%%module star.py\n{STUB}") | {"source": f"%%module star.py\n{STAR}"}
     own = {"cell_type": "code", "metadata": {}, "outputs": []}
@@ -811,7 +829,44 @@ def test_the_environment_sets_a_sites_variables_and_the_command_line_wins() -> N
     assert (settings["partition"], settings["ranks_per_node"]) == ("gpu", 8)
 
 
+def test_launch_keeps_the_record_of_another_modules_run(folder: Path) -> None:
+    told: list[str] = []
+    asked: Any = SimpleNamespace(
+        out=folder, path=folder / "ring.py", site=SimpleNamespace(name="local")
+    )
+    ours = json.dumps({"module": "ring", "site": "local"})
+    (folder / "run.trace.gz").write_bytes(b"its trace")
+    (folder / "run.json").write_text(ours)
+    launch._keep_another_record(asked, told.append)
+    assert told == [] and not list(folder.glob("*.before-launch-*"))
+    for record in ('{"module": "tree", "site": "local"}', ours.replace("local", "zaratan"), "mine"):
+        (folder / "run.json").write_text(record)
+        launch._keep_another_record(asked, told.append)
+        kept = f"run.json.before-launch-{len(told)}"
+        assert (folder / kept).read_text() == record
+        assert f"it is kept as {kept} and run.trace.gz.before-launch-{len(told)}." in told[-1]
+    assert "is of tree.py at local: " in told[0] and "not written by ringside" in told[2]
+
+
 # -- handin -------------------------------------------------------------------------------------
+
+
+def test_handin_keeps_a_zip_and_a_request_of_your_own(
+    folder: Path, ringside: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "no configuration"))
+    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%module ring.py\n{RING}")))
+    mine = folder / "a00_ring.zip"
+    with zipfile.ZipFile(mine, "w") as packed:
+        packed.writestr("ring.py", "a backup")
+        packed.writestr("notes.txt", "mine")
+    before = mine.read_bytes()
+    (folder / "regrade.txt").write_text("typed by hand")
+    for _ in range(2):  # the second replaces its own
+        assert ringside("handin --regrade again")[0] == 0
+    assert (folder / "a00_ring.zip.before-handin-1").read_bytes() == before
+    assert (folder / "regrade.txt.before-handin-1").read_text() == "typed by hand"
+    assert len(list(folder.glob("*.before-handin-*"))) == 2
 
 
 def test_handin_packs_notebook_modules_and_run(
