@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from autograder import notebooks, svg
@@ -17,7 +17,7 @@ from autograder.grade.outcome import Outcome, clamp
 from autograder.grade.points import Account, Part
 from autograder.submission.rebuild import plain_text
 from ringside.checking import cut
-from ringside.checking.reasons import by_reason, reason
+from ringside.checking.reasons import by_reason, reason, with_held
 from ringside.units import format_count
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Failure:
 
     test: TestRow
     others: tuple[TestRow, ...]
+    held: tuple[TestRow, ...] = ()  # tests that are right, and hardly count while it fails
 
     @property
     def lost(self) -> float:
@@ -220,8 +221,11 @@ def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
     def reason_of(test: TestRow) -> str | None:
         return reason(test.message) if test.state == "none" and test.message else None
 
-    failed = [test for test in tests if test.state != "full"]
-    return tuple(Failure(*group) for group in by_reason(failed, reason_of))
+    failed, held = with_held(
+        [test for test in tests if test.state != "full"], lambda test: test.message
+    )
+    found = [Failure(*group) for group in by_reason(failed, reason_of)]
+    return tuple(replace(each, held=() if k else tuple(held)) for k, each in enumerate(found))
 
 
 def graded_cells(nb: NotebookNode, unread: Collection[str] = ()) -> list[GradedCell]:

@@ -22,9 +22,17 @@ import pytest
 
 ESSENTIAL_SHARE = 0.1  # of a module's points, where its essential test fails
 _NO_SCHEME = "This is the point of the exercise: without it a module earns at most a tenth."
-_HARDLY_COUNTS = (
-    "right, but it hardly counts while {test} fails: that is the point of the exercise."
-)
+_HARDLY_COUNTS = "right, but it hardly counts while "
+
+
+def holds(message: str) -> bool:
+    """Whether it is the message of an essential test that fails."""
+    return message.endswith(_NO_SCHEME)
+
+
+def is_held(message: str) -> bool:
+    """Whether it says that a test is right, and hardly counts while an essential one fails."""
+    return message.startswith(_HARDLY_COUNTS)
 
 
 class Marked(Protocol):
@@ -78,4 +86,6 @@ def hold_to_the_essential(tests: Sequence[Marked]) -> None:
     for test in tests:
         if test.earned:
             test.earned = int(test.earned * most / earned * 1e4) / 1e4  # never above the limit
-            test.message = test.message or _HARDLY_COUNTS.format(test=missed.name)
+            test.message = test.message or (
+                f"{_HARDLY_COUNTS}{missed.name} fails: that is the point of the exercise."
+            )

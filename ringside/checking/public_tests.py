@@ -18,7 +18,7 @@ from typing import Any
 from ringside import kit
 from ringside.checking import notebook, standing
 from ringside.checking.pytest_process import follow, sentence
-from ringside.checking.reasons import by_reason, reason
+from ringside.checking.reasons import by_reason, reason, with_held
 from ringside.errors import RingsideError
 from ringside.files import write_atomically
 from ringside.torch_there import need_torch
@@ -216,7 +216,8 @@ def text(report: Report) -> str:
             continue
         width = max(len(sentence(test["name"])) for test in module.tests)
         explained = False
-        for test, others in by_reason(module.tests, _told):
+        tests, held = with_held(module.tests, lambda test: test["message"])
+        for test, others in by_reason(tests, _told):
             full = test["earned"] >= test["points"]
             mark = "ok  " if full else "part" if test["earned"] else "FAIL"
             mark = "skip" if test["skipped"] else mark
@@ -227,6 +228,8 @@ def text(report: Report) -> str:
                 explained = not full or explained
             if others:
                 lines += [f"          {line}" for line in textwrap.wrap(_the_same(others), 82)]
+            if held and test is tests[0]:
+                lines += [f"          {line}" for line in textwrap.wrap(_the_held(held), 82)]
         if module.timeline:
             lines.append(f"  timeline: {module.timeline}")
     for name in report.not_written:
@@ -272,6 +275,17 @@ def _the_same(others: Sequence[dict[str, Any]]) -> str:
     points = f" ({lost:g} points)" if lost else ""
     names = "; ".join(sentence(test["name"]) for test in others)
     return f"the same in {format_count(len(others), 'more test')}{points}: {names}"
+
+
+def _the_held(held: Sequence[dict[str, Any]]) -> str:
+    """That tests are right, and wait for the one that fails."""
+    earned, points = (sum(test[each] for test in held) for each in ("earned", "points"))
+    names = "; ".join(sentence(test["name"]) for test in held)
+    are = "are right, and count" if len(held) > 1 else "is right, and counts"
+    return (
+        f"{format_count(len(held), 'test')} {are} {earned:g} of {points:g} points until this one "
+        f"passes: {names}"
+    )
 
 
 def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:

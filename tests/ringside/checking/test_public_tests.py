@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from ringside.checking import public_tests
+from ringside.checking.points import hold_to_the_essential
 from ringside.checking.pytest_process import TestsError, follow
 from ringside.errors import Interrupted
 
@@ -181,6 +182,29 @@ def test_failures_of_one_cause_are_told_once() -> None:
     ]  # fmt: skip
     assert lines[5].strip().startswith("the same in 15 more tests (75 points): on 3 ranks; on 4")
     assert max(map(len, lines)) <= 92
+
+
+def test_what_holds_the_others_back_comes_first_and_says_so_once() -> None:
+    class Test:
+        def __init__(self, name: str, points: float, earned: float, message: str = "") -> None:
+            self.name, self.points, self.earned, self.message = name, points, earned, message
+            self.essential = name == "test_own_messages"
+
+    tests = [Test(f"test_sum_{k}", 10, 10) for k in range(5)]
+    tests += [Test("test_bytes", 40, 0, "too many."), Test("test_own_messages", 10, 0, "none.")]
+    hold_to_the_essential(tests)
+    more = {"skipped": False, "reproduce": ""}
+    module = public_tests.ModuleReport("ring", [vars(test) | more for test in tests])
+    lines = public_tests.text(public_tests.Report(Path(), [module])).splitlines()
+    assert [line.split()[:2] for line in lines if line[2:6].strip()][:-1] == [
+        ["ring:", "10"], ["FAIL", "own"], ["FAIL", "bytes"],
+    ]  # fmt: skip
+    said = " ".join(" ".join(lines).split())
+    assert said.count("until this one passes") == 1 and "hardly counts" not in said
+    assert "5 tests are right, and count 10 of 50 points until this one passes: sum 0;" in said
+    assert lines.index("  FAIL  own messages     0/10") < next(
+        k for k, line in enumerate(lines) if "5 tests are right" in line
+    ) < lines.index("  FAIL  bytes            0/40")  # fmt: skip
 
 
 # -- stopped ---------------------------------------------------------------------------------------

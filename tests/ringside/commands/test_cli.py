@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -790,10 +791,25 @@ def test_jupyter_on_a_node_says_how_to_reach_it_and_tells_nobody_else(ringside: 
 def test_the_job_script_says_all_that_the_site_asks_for(folder: Path, ringside: Run) -> None:
     line = "launch ring.py:all_reduce --site zaratan --nodes 3 --dry-run --account NAME-aac"
     line += " --out /home/me --set modules=openmpi/gcc,python --set time=00:05:00"
-    # /tmp is refused for a cluster, so the module is given a place that every node sees.
-    status, _, errors = ringside(line)
-    assert status == 2
+    status, script, errors = ringside(line)  # a script can be read anywhere, also below /tmp
+    assert status == 0 and "#SBATCH --account=NAME-aac" in script
+    assert "from here it would not be launched" in errors
     assert "every node has a /tmp of its own" in errors
+    status, script, errors = ringside(line.replace("ring.py:all_reduce", "ring.py:nothing"))
+    assert status == 2 and not script and "nothing" in errors
+
+
+def test_a_launch_without_lengths_takes_those_whose_inputs_a_laptop_holds(tmp_path: Path) -> None:
+    from ringside.launch import lengths
+
+    place = tmp_path / "a05"
+    shutil.copytree(ROOT / "assignments" / "a05_ddp", place)
+    shutil.copy(ROOT / "solutions" / "a05_ddp" / "overlap.py", place)
+    found = lengths.fitting(place / "overlap.py", "measured_step", [], "float64")
+    params = 4 * found[-1] ** 2 * 8  # four layers of n x n weights
+    assert params < lengths.MOST_BYTES and found == (64, 256, 1024)
+    (place / "ring.py").write_text("def all_reduce(comm, x):\n    return x\n")
+    assert lengths.fitting(place / "ring.py", "all_reduce", [], "float64") == lengths.USUAL
 
 
 def test_the_script_quotes_what_users_give(tmp_path: Path) -> None:

@@ -205,6 +205,8 @@ def test_one_rank_is_no_plural(session: Session) -> None:
     error = session.call("a:alone", 1, [(np.zeros(1),)]).error
     assert isinstance(error, DeadlockError)
     assert error.headline == "the only rank is blocked and no message is in flight."
+    assert "first" not in error.cure and "cycle" not in error.cure
+    assert "The only rank receives from itself, and nobody sends it a message." in error.cure
 
 
 def test_only_a_missing_keyboard_is_told_as_one(session: Session) -> None:
