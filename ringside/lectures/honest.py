@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import Any
 
-from ringside.predictions.in_notebook import guessed_in, prompt_of, revealed_in
+from ringside.predictions.in_notebook import guessed_in, only_reveals, prompt_of, revealed_in
 from ringside.predictions.prompt import GuessError
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\d])")
@@ -85,7 +85,7 @@ def computing(cells: Sequence[Any], end: int) -> int:
     It is that cell itself, unless it does nothing but reveal: then those directly above it.
     """
     first = end
-    if all(line.startswith(("reveal(", " ", ")")) for line in cells[end].source.splitlines()):
+    if only_reveals(cells[end]):
         while cells[first - 1].cell_type == "code" and not guessed_in(cells[first - 1]):
             first -= 1
     return first
