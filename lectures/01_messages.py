@@ -107,8 +107,7 @@ zaratan = ringside.Machine.load("zaratan")  # a model of a cluster, with its net
 assert round(parameters / 1e9, 1) == 1.7 and round(gradient_bytes / 1e9, 1) == 3.3
 assert layers * in_a_layer / parameters > 0.9 and layers == 24
 assert np.isclose(1e-9 / zaratan.beta_s_per_byte, 12.5)
-one_message_s = zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte
-assert round(one_message_s, 2) == 0.26
+assert round(zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte, 2) == 0.26
 assert (width, positions, words) == (2304, 2048, 51_200) and f"{words:,}" == "51,200"
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -117,6 +116,7 @@ guess("01/one-by-one", "How long do the same bytes take, number by number?", uni
 # %% slideshow={"slide_type": "fragment"}
 a_single_number_s = zaratan.alpha_s + 2 * zaratan.beta_s_per_byte
 one_by_one_s = parameters * a_single_number_s
+one_message_s = zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte
 print(f"number by number {one_by_one_s / 60:.0f} minutes")
 print(f"in one message   {one_message_s / 60:.4f} minutes")
 reveal("01/one-by-one", one_by_one_s / 60)
@@ -381,10 +381,12 @@ guess("01/handover", "After what time is rank 1 done?", unit="µs")
 # %% slideshow={"slide_type": "fragment"}
 x = np.arange(1000.0)
 handover = ringside.run("handover.py:handover", world_size=2, args=(x,))
-reveal("01/handover", handover.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 handover.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("01/handover", handover.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. The timeline of the program: 5 µs of computing, 9 µs of message, 3 µs of computing.*
@@ -436,7 +438,7 @@ def handover(group, x):
         ringside.compute(seconds=3e-6, phase="update")
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"01/handover": "the torch program repeats it"}
 in_torch = ringside.run("handover_torch.py:handover", 2, args=(x,))
 print(f"MPI {handover.makespan_s * 1e6:.0f} µs, torch {in_torch.makespan_s * 1e6:.0f} µs")
 print(f"MPI {handover.sent_bytes()} bytes, torch {in_torch.sent_bytes()} bytes")
@@ -499,13 +501,15 @@ guess("01/mystery", "What is the bandwidth of this machine?", unit="GB/s")
 found_beta = (times_s[5] - times_s[4]) / (sizes[5] - sizes[4])
 found_alpha = times_s[0] - sizes[0] * found_beta
 print(f"alpha {found_alpha * 1e6:.2f} µs, beta {found_beta * 1e9:.2f} ns per byte")
-reveal("01/mystery", 1e-9 / found_beta)
 
 # %% slideshow={"slide_type": "fragment"}
 true_alpha, true_beta = mystery.alpha_s, mystery.beta_s_per_byte
 print(f"truth: alpha {true_alpha * 1e6:.2f} µs, beta {true_beta * 1e9:.2f} ns per byte")
 predicted_s = found_alpha + sizes * found_beta
 print(f"largest error at all six sizes: {np.abs(predicted_s / times_s - 1).max():.1%}")
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("01/mystery", 1e-9 / found_beta)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The two points give both numbers exactly, and the sizes that were not used are predicted without
@@ -717,10 +721,12 @@ for length in (100, 500, 512, 1000):
     ring = ringside.run("ring.py:ring", 5, (length,), machine=buffering, check=False)
     print(f"{length:>5} numbers: {ring.values if ring.error is None else 'deadlock'}")
     passed += ring.error is None
-reveal("01/eager", str(passed))
 
 # %% slideshow={"slide_type": "fragment"}
 print(ring.error)
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("01/eager", str(passed))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The program is equally wrong in all four cases. 500 numbers are 4000 bytes, and pass. 512 numbers
@@ -794,10 +800,12 @@ guess("01/early", "The late program takes 39 µs. How long does this one take?",
 
 # %% slideshow={"slide_type": "fragment"}
 early = ringside.run("early.py:early", world_size=2)
-reveal("01/early", early.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 early.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("01/early", early.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. The receive is posted early. The message travels while rank 1 computes.*
@@ -837,7 +845,7 @@ def early(group):
         ringside.compute(seconds=2e-6, phase="with the message")
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"01/early": "the torch program repeats it"}
 early_torch = ringside.run("early_torch.py:early", world_size=2)
 print(f"MPI {early.makespan_s * 1e6:.0f} µs, torch {early_torch.makespan_s * 1e6:.0f} µs")
 
@@ -997,10 +1005,12 @@ guess("01/broadcast", "How long does the broadcast to 8 ranks take on textbook?"
 
 # %% slideshow={"slide_type": "fragment"}
 broadcast = ringside.run("share.py:share", world_size=8)
-reveal("01/broadcast", broadcast.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 broadcast.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("01/broadcast", broadcast.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 7. A broadcast to eight ranks. In each round every rank that has the data gives it to one
@@ -1013,7 +1023,7 @@ broadcast.timeline
 assert np.isclose(broadcast.makespan_s, 3 * (alpha + 8000 * beta))
 assert round(broadcast.makespan_s * 1e6) == 27
 
-# %% [markdown] slideshow={"slide_type": "subslide"}
+# %% [markdown] slideshow={"slide_type": "subslide"} known={"01/broadcast": "one of nine, further down"}
 # Each collective has a formula like that. In the next table $n$ is the size of the whole vector:
 # what the root has, or what all parts together are. The last column is measured below, on 8 ranks
 # with $n = 8000$ bytes.
@@ -1058,7 +1068,7 @@ formula_s = {
 }  # fmt: skip
 took_s = {name: ringside.run("collectives.py:call", p, (name,)).makespan_s for name in formula_s}
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"01/broadcast": "one of nine, further down"}
 for name, seconds in took_s.items():
     print(f"{name:20} {seconds * 1e6:4.0f} µs, formula {formula_s[name] * 1e6:4.0f} µs")
 
@@ -1388,14 +1398,14 @@ show(figure, "Measured time of a message between two nodes of a cloud, with a st
 # Suppose that it sends each tensor as a message.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-tensors = 12 * layers + 2 + 2
-assert tensors == 292 and layers == 24 and np.isclose(zaratan.alpha_s, 2.7e-6)
+assert 12 * layers + 2 + 2 == 292 and layers == 24 and np.isclose(zaratan.alpha_s, 2.7e-6)
 assert round(parameters / 1e9, 1) == 1.7 and round(one_by_one_s / 60) == 74
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("01/by-tensor", "How much longer does this take than one message?", unit="ms")
 
 # %% slideshow={"slide_type": "fragment"}
+tensors = 12 * layers + 2 + 2
 by_tensor_s = tensors * zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte
 print(f"{tensors} messages {by_tensor_s * 1e3:.1f} ms")
 print(f"one message  {one_message_s * 1e3:.1f} ms")
@@ -1725,7 +1735,7 @@ assert relay_us(1, False) == 18 and relay_us(4, False) == 24 and relay_us(4, Tru
 # bytes go from the GPU to the CPU, over the network, and back, instead of from GPU to GPU.
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert backends["gloo_gpu"][row_of["all_reduce"]] == "yes"
 assert backends["gloo_gpu"][row_of["send"]] == "no"
 assert backends["nccl_gpu"][row_of["send"]] == backends["nccl_gpu"][row_of["all_reduce"]] == "yes"

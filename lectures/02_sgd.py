@@ -297,7 +297,6 @@ lowest = int(np.argmin(above))
 print(f"1 % above: lowest after {lowest} steps, {above[-1]:.0f} after 200")
 print(f"1 % below: {below[-1]:.2f} after 200")
 rises = "it falls, and then rises" if lowest > 0 else "it rises from the first step"
-reveal("02/above-border", "it falls for ever" if lowest == 200 else rises)
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.8))
@@ -313,6 +312,9 @@ show(
     "of it; 0.9 and 0.99 can hardly be told apart. At 1.01 and 1.03 of the border it falls at "
     "first, too, then turns and grows along straight lines without end.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("02/above-border", "it falls for ever" if lowest == 200 else rises)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. Loss during 200 steps, for learning rates below and above the border.*
@@ -394,7 +396,6 @@ measured = {mu: final_losses(mu, shares * (1 + mu)) for mu in (0.0, 0.5, 0.9)}
 for mu, losses in measured.items():
     print(f"momentum {mu}: 1 % below {losses[-2]:.3f}, 1 % above {losses[-1]:.2g}")
 print(f"lowest possible {loss(best):.3f}")
-reveal("02/momentum-border", 1 + mu)
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.8))
@@ -413,6 +414,9 @@ show(
     "the right and ends at a dotted line, the predicted border; a cross behind the line marks a "
     "run that blew up. With more momentum the curve lies lower and ends further right.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("02/momentum-border", 1 + mu)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. Loss after 200 steps against the learning rate. Dotted lines are the predicted borders. A
@@ -468,7 +472,7 @@ explore(
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert len(eigenvalues) == 65 and len(descend(0.1, 0.0, num_steps=60)) == 60 + 1
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} known={"02/first-epoch": "it says what is compared"}
 # ## 5. Mini-batches
 #
 # So far each step used all 1437 images. With a million images one step would cost a million
@@ -540,7 +544,6 @@ print(f"after 1 epoch: all images {full[1]:.3f}, batches {small[1]:.3f}")
 print(f"after 40: all images {full[-1]:.3f}, batches {small[-1]:.3f}")
 print(f"after 40, with a lowered rate: batches {lowered[-1]:.3f}")
 lower = "batches of 32" if small[1] < full[1] else "all images at once"
-reveal("02/first-epoch", lower)
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.4))
@@ -556,6 +559,9 @@ show(
     "two and then stay, unsteadily, above the lowest possible loss; lowering the learning rate at "
     "epoch 20 brings them down to it at once.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("02/first-epoch", lower)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. Forty epochs with all images at once, and with batches of 32.*
@@ -671,7 +677,6 @@ for lr, (losses, w) in trained.items():
 end = trained[3.0][0][-1]
 near_guessing = abs(end - np.log(10)) < 0.5
 words = "near log 10, the loss of guessing" if near_guessing else "near zero"
-reveal("02/network-too-high", words if np.isfinite(end) else "at infinity")
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.4))
@@ -687,6 +692,9 @@ show(
     "Training loss of the network over 20 epochs for four learning rates: 0.003 falls slowly, 0.03 "
     "faster, 0.3 gets far below 0.1, and 3 stays at the loss of guessing.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("02/network-too-high", words if np.isfinite(end) else "at infinity")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. Training loss of a network with two layers, for four learning rates.*
@@ -809,11 +817,13 @@ print(f"mean of four gradients: loss {loss(averaged.values[0]):.3g}")
 print(f"one worker alone:       loss {alone:.3g}")
 ratio = loss(summed.values[0]) / alone
 verdict = "the loss explodes" if ratio > 10 else "they learn as one worker does"
-reveal("02/sum-or-mean", "they learn faster" if ratio < 0.9 else verdict)
 
 # %% slideshow={"slide_type": "fragment"}
 short = [(*shard, 0.1, 3, 4) for shard in shards]
 ringside.run("workers.py:train", 4, short).timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("02/sum-or-mean", "they learn faster" if ratio < 0.9 else verdict)
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
 # *Figure 8. Three steps of four workers. Each bar is a call of* `allreduce`*.*
@@ -1244,7 +1254,6 @@ for name in ("fc6", "conv2"):
     for B in (1, 128):
         share[name, B] = roofline(intensity(row, B)) / a100.flop_per_s
         print(f"{name:5} with {B:3} images: at most {share[name, B]:.0%} of the peak")
-reveal("02/one-image", 100 * share["fc6", 1])
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1283,6 +1292,9 @@ show(
     "part from 32. Below, the range of each AlexNet layer from 1 to 128 images: the five "
     "convolutions lie right of the corner, the three linear layers begin far left of it.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("02/one-image", 100 * share["fc6", 1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 9. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are blue,
@@ -1344,11 +1356,13 @@ runs = {p: run_step(128 // p) for p in (1, 4, 16, 128)}
 gains = {p: runs[1].makespan_s / run.makespan_s for p, run in runs.items()}
 for p, run in runs.items():
     print(f"{p:3} workers: {run.makespan_s * 1e3:6.2f} ms, {gains[p]:5.1f} times as fast")
-reveal("02/sixteen", gains[16])
-reveal("02/all", gains[128])
 
 # %% slideshow={"slide_type": "slide"}
 runs[128].timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("02/sixteen", gains[16])
+reveal("02/all", gains[128])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 10. A training step of one of 128 workers, with one image. The last bar is the update.*

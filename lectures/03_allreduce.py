@@ -430,10 +430,12 @@ result = ringside.run("exchange.py:exchange", world_size=2, args=(1000,))
 in_torch = ringside.run("exchange_torch.py:exchange", world_size=2, args=(1000,))
 print(f"in MPI   {result.makespan_s * 1e6:g} µs")
 print(f"in torch {in_torch.makespan_s * 1e6:g} µs")
-reveal("03/exchange", result.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 result.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/exchange", result.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. Two ranks exchange 8000 bytes. The two messages cross.*
@@ -537,10 +539,12 @@ guess("03/star-once", "The same, with everything posted at once: how long?", uni
 p, n = 4, 2000
 in_a_row = ringside.run("star_traffic.py:star", p, (n, False))
 print(f"in a row: {in_a_row.makespan_s * 1e6:g} µs")
-reveal("03/star-row", in_a_row.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 in_a_row.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/star-row", in_a_row.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. A star whose master serves one rank after another.*
@@ -548,10 +552,12 @@ in_a_row.timeline
 # %% slideshow={"slide_type": "subslide"}
 at_once = ringside.run("star_traffic.py:star", p, (n, True))
 print(f"at once: {at_once.makespan_s * 1e6:g} µs")
-reveal("03/star-once", at_once.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 at_once.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/star-once", at_once.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 4. A star whose master posts all receives at once, and then all sends.*
@@ -589,7 +595,7 @@ def star(group, nbytes):
         request.wait()
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"03/star-once": "the torch program repeats it"}
 in_torch = ringside.run("star_torch.py:star", p, (n,))
 print(f"{in_torch.makespan_s * 1e6:g} µs, bytes sent: {in_torch.sent_bytes()}")
 assert in_torch.sent_bytes() == at_once.sent_bytes()
@@ -651,7 +657,6 @@ zero_first = ringside.run("sharded_traffic.py:exchange", p, (n, False))
 next_door = ringside.run("sharded_traffic.py:exchange", p, (n, True))
 print(f"rank 0 first   {zero_first.makespan_s * 1e6:g} µs")
 print(f"neighbour first {next_door.makespan_s * 1e6:g} µs")
-reveal("03/incast", zero_first.makespan_s / next_door.makespan_s)
 
 # %% slideshow={"slide_type": "subslide"}
 zero_first.timeline
@@ -661,6 +666,9 @@ zero_first.timeline
 
 # %% slideshow={"slide_type": "subslide"}
 next_door.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/incast", zero_first.makespan_s / next_door.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. The sharded server when every rank starts with its neighbour.*
@@ -766,10 +774,12 @@ guess("03/whole-ring", "Four ranks, 2000 bytes: how long does it take?", unit="�
 vectors = [np.full(n // 8, 10.0**rank) for rank in range(p)]  # float64: 8 bytes each
 whole = ringside.run("whole_ring.py:all_reduce", p, [(x,) for x in vectors])
 print(f"{whole.makespan_s * 1e6:g} µs, result {whole.values[0]}")
-reveal("03/whole-ring", whole.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 whole.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/whole-ring", whole.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 7. Whole vectors go round a ring of four ranks.*
@@ -832,12 +842,12 @@ def ring(comm, nbytes):
                 comm.Sendrecv(chunk, dest=next_rank, recvbuf=arriving, source=prev_rank)
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"03/whole-ring": "another program takes as long"}
 ring = ringside.run("ring_traffic.py:ring", p, (n,))
 print(f"{ring.makespan_s * 1e6:g} µs")
 ring.timeline
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} known={"03/whole-ring": "another program takes as long"}
 # *Figure 9. The ring all-reduce on four ranks: a reduce-scatter of three steps, then an all-gather of
 # three steps.*
 #
@@ -875,7 +885,7 @@ def library(group, nbytes):
     dist.all_reduce(torch.empty(nbytes, dtype=torch.uint8))
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"03/whole-ring": "another program takes as long"}
 for function in ("ring", "library"):
     in_torch = ringside.run(f"ring_torch.py:{function}", p, (n,))
     print(f"{function:8} {in_torch.makespan_s * 1e6:.3g} µs")
@@ -942,10 +952,12 @@ slow_memory = machine.with_(memory_bytes_per_s=3 / beta)
 adding = ringside.run("adding_traffic.py:ring", p, (n,), machine=slow_memory)
 print(f"with additions    {adding.makespan_s * 1e6:g} µs")
 print(f"without additions {ring.makespan_s * 1e6:g} µs")
-reveal("03/adding", adding.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 adding.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/adding", adding.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 10. The ring all-reduce with additions, on a machine with slow memory.*
@@ -972,7 +984,6 @@ transfer_s = 2 * (worlds - 1) / worlds * 100e3 * beta
 total_s = latency_s + transfer_s
 for place in (0, -1):
     print(f"{worlds[place]:4} ranks: {total_s[place] * 1e3:.2f} ms")
-reveal("03/independent", total_s[-1] / total_s[0])
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.6))
@@ -992,6 +1003,9 @@ show(
     "Stacked bars over 4 to 4096 ranks: the part for bytes stays below 0.2 ms, the part for "
     "messages grows in proportion to the ranks, from almost nothing to 8.2 ms.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/independent", total_s[-1] / total_s[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
 # *Figure 11. What a ring all-reduce of 100 kB costs on 4 to 4096 ranks.*
@@ -1082,10 +1096,12 @@ guess("03/halving", "Halving-doubling, 8 ranks, 2000 bytes: how long?", unit="µ
 p = 8
 doubling = ringside.run("recursive_traffic.py:doubling", p, (n, [1, 2, 4]))
 print(f"{doubling.makespan_s * 1e6:g} µs, messages sent: {doubling.sent_messages()[0]}")
-reveal("03/doubling", doubling.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 doubling.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/doubling", doubling.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 13. Recursive doubling on eight ranks: three steps, each with the whole vector.*
@@ -1093,10 +1109,12 @@ doubling.timeline
 # %% slideshow={"slide_type": "subslide"}
 halving = ringside.run("recursive_traffic.py:halving_doubling", p, (n, [4, 2, 1]))
 print(f"{halving.makespan_s * 1e6:g} µs, messages sent: {halving.sent_messages()[0]}")
-reveal("03/halving", halving.makespan_s * 1e6)
 
 # %% slideshow={"slide_type": "fragment"}
 halving.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/halving", halving.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 14. Halving-doubling on eight ranks: the steps get shorter, and then longer again.*
@@ -1134,7 +1152,7 @@ def doubling(group, nbytes, bits):
         sendrecv(mine, partner, theirs, partner)
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} known={"03/doubling": "the torch program repeats it"}
 in_torch = ringside.run("recursive_torch.py:doubling", p, (n, [1, 2, 4]))
 print(f"{in_torch.makespan_s * 1e6:.3g} µs")
 assert in_torch.sent_bytes() == doubling.sent_bytes()
@@ -1280,10 +1298,12 @@ for name, run in zip(names, [one_tree, two_trees, chunked]):
 second = one_tree.makespan_s - two_trees.makespan_s
 chunking = two_trees.makespan_s - chunked.makespan_s
 best = "the second tree" if second > chunking else "eight chunks in each of two trees"
-reveal("03/trees", best)
 
 # %% slideshow={"slide_type": "slide"}
 chunked.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/trees", best)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 15. Two trees of eight ranks with eight chunks each.*
@@ -1321,7 +1341,6 @@ makespans = []
 for num_chunks in chunk_counts:
     run = ringside.run("tree_traffic.py:trees", p, (20_480, [tree1, tree2], num_chunks))
     makespans.append(run.makespan_s)
-reveal("03/chunks", str(chunk_counts[np.argmin(makespans)]))
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(6, 3))
@@ -1333,6 +1352,9 @@ show(
     "Time of the double tree on 8 ranks over the number of chunks: it falls steeply from "
     "108 µs with one chunk, and hardly any more beyond 16 chunks, to 57 µs with 128.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/chunks", str(chunk_counts[np.argmin(makespans)]))
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # *Figure 16. Time of the double tree against the number of chunks.*
@@ -1478,7 +1500,6 @@ slower = machine.with_(alpha_s=10 * alpha)
 before, after = crossover(16, machine), crossover(16, slower)
 print(f"from {before:,.0f} to {after:,.0f} bytes")
 words = "at longer vectors" if after > before else "at shorter vectors"
-reveal("03/more-latency", words)
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 KNOBS = {"a tenth of the latency": 0.1, "textbook": 1.0, "ten times the latency": 10.0}
@@ -1498,6 +1519,9 @@ show(
     "double tree, with a tenth, once and ten times the latency: the pattern is the same and "
     "moves to the right in proportion to the latency.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/more-latency", words)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 18. The same comparison on three machines.*
@@ -1541,7 +1565,6 @@ for nbytes in (200, 20_000):
     runs = [schedule(scheme, 8, nbytes, 1.0, 1.0) for scheme in SCHEMES]
     times_us[nbytes] = [round(run.makespan_s * 1e6, 2) for run in runs]
     print(f"{nbytes:6,} bytes:", dict(zip(SCHEMES, times_us[nbytes])))
-reveal("03/slowest", SCHEMES[np.argmax(times_us[20_000])])
 
 # %% slideshow={"slide_type": "subslide"} tags=["hide-input"]
 explore(
@@ -1555,6 +1578,9 @@ explore(
     latency_us=Knob([0.1, 1.0, 10.0], start=1.0, label="latency", unit="µs", live=True),
     gigabytes_per_s=Knob([0.1, 1.0, 10.0], start=1.0, label="link", unit="GB/s", live=True),
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/slowest", SCHEMES[np.argmax(times_us[20_000])])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 19. The four schemes, as you set them. The sliders for latency and link move in Jupyter
@@ -1835,7 +1861,6 @@ predicted_us = np.array([from_messages_us(nbytes) for nbytes in sizes])
 error = dict(zip(sizes, predicted_us / measured_us - 1))
 for nbytes in (4, 1024, 16384, 65536, 524288, 1048576):
     print(f"{nbytes:9,} bytes: {error[nbytes]:+.0%}")
-reveal("03/cloud", 100 * abs(error[1048576]))
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 a_us = message_us[4]
@@ -1854,6 +1879,9 @@ show(
     "16 kB and 128 kB. The prediction from measured messages follows the steps and falls "
     "below at the right end. The curve of one alpha and one beta lies far below from 2 kB on.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/cloud", 100 * abs(error[1048576]))
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # *Figure 21. An all-reduce between two machines of a cloud, measured and predicted.*
@@ -1916,7 +1944,6 @@ a_us, b_us = fit(n[::2], t_us[::2])
 errors = np.abs((a_us + b_us * n[1::2]) / t_us[1::2] - 1)
 print(f"alpha {a_us:.0f} µs, 1/beta {1e-3 / b_us:.0f} GB/s")
 print(f"in between: median error {np.median(errors):.0%}, largest {errors.max():.0%}")
-reveal("03/two-numbers", 100 * np.median(errors))
 
 # %% slideshow={"slide_type": "slide"}
 edges = [0, 2**18, 16e6, np.inf]  # three regimes
@@ -1942,6 +1969,9 @@ show(
     "points at both ends and lies up to a third below between 100 kB and 10 MB; three "
     "regimes follow throughout.",
 )
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("03/two-numbers", 100 * np.median(errors))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 22. NCCL's all-reduce on 16 GPUs, measured and fitted.*

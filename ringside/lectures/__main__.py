@@ -139,9 +139,10 @@ def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
         print(f"{lecture.name}: up to date")
     source = read(lecture)
     executed = untyped("nbformat").read(lecture.notebook, 4) if lecture.notebook.is_file() else None
+    if executed:
+        executed.cells = cells = seen.with_outputs(read(lecture).cells, executed.cells)
     lacking = missing(source, executed or source)
     if executed:
-        cells = seen.with_outputs(source.cells, executed.cells)
         lacking += given_away(cells)
         lacking += seen.early(cells)
         lacking += students.lacking(cells)

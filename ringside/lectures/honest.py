@@ -1,7 +1,7 @@
 """Whether a lecture gives an answer away before its reader has seen the result.
 
     prompt    "How many bytes?"                 1,500 may not stand in the question
-    ...       prose, code, comments, outputs    nor here
+    ...       prose, code, comments, outputs    nor here, but in outputs of what computes it
     reveal    reveal("08/bytes", sent)          nor in the code of the cell that reveals it
 
 The answers are those that were revealed when the notebook was executed. A number counts if it is
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import Any
 
-from ringside.predictions.in_notebook import guessed_in, prompt_of, revealed_in
+from ringside.predictions.in_notebook import guessed_in, only_reveals, prompt_of, revealed_in
 from ringside.predictions.prompt import GuessError
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\d])")
@@ -59,6 +59,7 @@ def told_between(
     cells: Sequence[Any], start: int, end: int, question: str, answer: float
 ) -> Iterator[tuple[int, str]]:
     """Yield where an answer stands from its prompt to the cell that reveals it."""
+    first = computing(cells, end)
     if is_telling(answer) and holds(question, answer):
         yield start, "in its question"
     for place in range(start + 1, end + 1):
@@ -72,10 +73,22 @@ def told_between(
             yield place, "in its code"
         elif holds(assertions(code), answer, few=True):
             yield place, "in an assertion"
-        if place < end and is_telling(answer):
+        if place < first and is_telling(answer):
             for output in cell.get("outputs", []):
                 if not guessed_in(cell) and holds(words(output), answer):
                     yield place, "in its output"
+
+
+def computing(cells: Sequence[Any], end: int) -> int:
+    """The first of the cells that compute and draw what a cell reveals.
+
+    It is that cell itself, unless it does nothing but reveal: then those directly above it.
+    """
+    first = end
+    if only_reveals(cells[end]):
+        while cells[first - 1].cell_type == "code" and not guessed_in(cells[first - 1]):
+            first -= 1
+    return first
 
 
 def is_telling(answer: float) -> bool:

@@ -4,7 +4,8 @@
     FOLDER/reveal, FOLDER/mathjax.js, FOLDER/slides.css, FOLDER/slides.js
 
 A cell with the tag ``hide-input`` shows its outputs alone. A prompt shows its box; the cells behind
-it, up to the end of what explains the answer, come with the next keys. Checked cells are left out.
+it, up to the end of what explains the answer, come with the next keys. Checked cells and
+those that only reveal are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
 from ringside.lectures.build import Notebook, untyped
 from ringside.lectures.handout import Handout
-from ringside.predictions.in_notebook import CHECKED, PREDICT, folded, has_tag, show_prompts
+from ringside.predictions.in_notebook import (
+    CHECKED,
+    PREDICT,
+    folded,
+    has_tag,
+    only_reveals,
+    show_prompts,
+)
 
 COMMAND = "python -m ringside.lectures slides"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -83,17 +91,21 @@ def prepared(lecture: Handout) -> Notebook:
 
 
 def behind_prompts(notebook: Notebook) -> None:
-    """Let what is behind a prompt come as a fragment after it; leave checked cells out."""
+    """Let what is behind a prompt come as a fragment after it; leave out what shows nothing."""
     hidden = folded(notebook.cells)
     before = False  # whether the cell above is part of the same fragment
+    left = []
     for cell, is_hidden in zip(notebook.cells, hidden, strict=True):
+        if has_tag(cell, CHECKED) or only_reveals(cell):
+            continue
+        left.append(cell)
         settings = cell.metadata.setdefault("slideshow", {})
         kind = settings.get("slide_type", "-")
-        if is_hidden and not before and kind == "-" and not has_tag(cell, CHECKED):
+        if is_hidden and not before and kind == "-":
             settings["slide_type"] = "fragment"
         if kind not in ("skip", "notes"):
             before = is_hidden
-    notebook.cells = [cell for cell in notebook.cells if not has_tag(cell, CHECKED)]
+    notebook.cells = left
 
 
 def describe(notebook: Notebook) -> None:

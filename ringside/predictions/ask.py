@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ringside.predictions import boxes, explained, students
+from ringside.predictions import boxes, explained
 from ringside.predictions.kept import Kept, keep, lock, place, read
 from ringside.predictions.prompt import KEY, GuessError, Prompt, as_prompt, with_unit
 
@@ -127,7 +127,7 @@ def reveal(key: str, value: Any = ...) -> None:
 
 def _no_explanation(key: str) -> str:
     return (
-        f"What explains {key} is in {students.NAME} of the handout, and there is none beside this "
+        f"What explains {key} is in {explained.NAME} of the handout, and there is none beside this "
         "notebook: put it back, or run `ringside update`."
     )
 

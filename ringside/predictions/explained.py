@@ -19,7 +19,9 @@ from typing import Any
 from ringside import kit
 from ringside.predictions.kept import place
 from ringside.predictions.prompt import GuessError
-from ringside.predictions.students import FORMAT, NAME
+
+NAME = "explanations.json"
+FORMAT = "ringside explanations 1"
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,12 @@ def revealed_in(cell: Any) -> list[str]:
     return _keys(cell, "reveal")
 
 
+def only_reveals(cell: Any) -> bool:
+    """Whether a cell shows results and does nothing else."""
+    lines = cell["source"].splitlines()
+    return bool(revealed_in(cell)) and all(line.startswith(("reveal(", " ", ")")) for line in lines)
+
+
 def _keys(cell: Any, name: str) -> list[str]:
     if cell["cell_type"] != "code":
         return []

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringside.predictions import explained
 from ringside.predictions.in_notebook import (
     CHECKED,
     EXPLANATION,
@@ -30,8 +31,7 @@ from ringside.predictions.in_notebook import (
 )
 from ringside.predictions.prompt import GuessError
 
-NAME = "explanations.json"
-FORMAT = "ringside explanations 1"
+NAME = explained.NAME
 CLEARED = "cleared"  # metadata of a notebook that is as students get it
 _TELLING = ("revealed", "known", "execution")  # metadata of cells, and when they were run
 Notebook = dict[str, Any]
@@ -165,7 +165,7 @@ def clear_folder(folder: Path) -> list[Path]:
 def write(path: Path, entries: Entries) -> None:
     """Add explanations to a file, which is made if there is none."""
     old = json.loads(path.read_text(encoding="utf-8"))["explanations"] if path.is_file() else {}
-    whole = {"format": FORMAT, "explanations": old | entries}
+    whole = {"format": explained.FORMAT, "explanations": old | entries}
     text = json.dumps(whole, indent=1, ensure_ascii=False, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
 
