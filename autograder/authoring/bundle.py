@@ -2,11 +2,12 @@
 
 Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
 and the files that install them. README and Makefile are the students' own (templates/students),
-.vscode is that of `ringside start`, and pyproject.toml loses what names the autograder. AGENTS.md tells AI assistants what they may do:
-the course's own file of that name, else the template in the version that course.toml names. The
-dates of course.toml become calendar.ics. .ringside/handout.json lists what the tree holds, by which
-`ringside update` later tells what a student wrote. `leaks` looks for every run of solution lines,
-of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
+.vscode is that of `ringside start`, and pyproject.toml loses what names the autograder. AGENTS.md
+tells AI assistants what they may do: the course's own file of that name, else the template in the
+version that course.toml names. The dates of course.toml become calendar.ics. .ringside/handout.json
+lists what the tree holds, by which `ringside update` later tells what a student wrote. `leaks`
+looks for every run of solution lines, of hidden-suite lines and of lines of answers.md and exam.md
+in every file of the tree.
 """
 
 from __future__ import annotations
