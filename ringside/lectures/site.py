@@ -46,6 +46,8 @@ COMMAND = "python -m ringside.lectures site"
 # Texts of the tree that become pages: where they stand, and where their page is.
 TEXTS = {
     "docs/student.md": "kit/student.md",
+    "docs/install.md": "kit/install.md",
+    "docs/colab.md": "kit/colab.md",
     "docs/ways_to_run.md": "kit/ways_to_run.md",
     "docs/glossary.md": "kit/glossary.md",
     "docs/contract.md": "kit/contract.md",
