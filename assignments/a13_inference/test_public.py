@@ -400,7 +400,7 @@ def test_batching_throughput(ranks):
     "call, reference_s",
     [(BATCHING_BUSY[0], 15.143), (((5, 80, 6.0, 200, 80), BATCHING_AMPLE), 0.047)],
 )
-@points(7, "speed", "batching")
+@points(3.5, "speed", "batching")
 def test_batching_time_to_the_first_token(ranks, call, reference_s):
     log, _ = batching_log(ranks, *call, "time", "arrival")
     ratio = log.slow_first_token_s / reference_s
