@@ -231,7 +231,7 @@ SCHEMES = {
     "ring": [
         Case(f"ring:{each}", 4, 12) for each in ("reduce_scatter", "all_gather", "all_reduce")
     ],
-    "recursive": [Case(target, 8, 24) for target in TARGETS[3:5]],
+    "recursive": [Case(target, 8, 24) for target in TARGETS if "recursive:" in target],
     "ring_torch": [Case(TORCH, 4, 12)],
     "tree": [Case("tree:all_reduce", 8, 48, options={"num_chunks": 3})],
     "hierarchical": [Case(LEVELS, 6, 36, options={"ranks_per_node": 3})],
