@@ -152,6 +152,7 @@ ALL_HANDED = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 def test_canvas_own_list_gives_the_times_and_the_names(
     course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
