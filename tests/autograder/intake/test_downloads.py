@@ -215,7 +215,7 @@ def test_a_time_without_files_is_said_and_a_zone_can_be_named(
     assert "nothing of theirs is in the download: 1029" in capsys.readouterr().err
     assert late.seconds_late(course, NAME)["1023"] == 5400
     moodle = as_folder(tmp_path / "moodle", MOODLE)
-    assert cli.main(["collect", NAME, str(moodle), "--times", str(path)]) == 2
+    assert cli.main(["collect", NAME, str(moodle), "--times", str(path), *ZONE]) == 2
     assert "is for a download of Canvas, and this is none" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["collect", NAME, str(folder), "--timezone", "Mars/Olympus"])
