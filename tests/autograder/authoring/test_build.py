@@ -135,7 +135,7 @@ def test_the_first_code_cell_makes_the_first_line_of_modules_known(name: str) ->
     release = Course.here().kit / "assignments" / name
     path = release / f"{name}.ipynb"
     codes = [cell for cell in notebook.read(path)["cells"] if cell["cell_type"] == "code"]
-    assert "%load_ext ringside\n" in codes[0]["source"]
+    assert "%load_ext ringside" in "".join(codes[0]["source"]).splitlines()
     assert {cell.first for cell in notebook.module_cells(path)} == {
         f"%%module {cell.module}" for cell in notebook.module_cells(path)
     }
