@@ -45,7 +45,7 @@ from autograder.nbgrader import csv_export
 from autograder.nbgrader.release import register
 from autograder.sandbox.watchdog import ProcessId, descendants
 from autograder.submission import finding
-from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
+from autograder.submission.rebuild import release_notebook, solution_cells
 from autograder.suite import nursery as suite_nursery
 from autograder.verify import edits
 from ringside.network.processes import children
@@ -81,7 +81,8 @@ def make_class(course: Course) -> None:
         for cell in solution_cells(handed_in):
             for name in names:
                 if notebooks.marks(cell)["grade_id"] == name.split("__")[0]:
-                    cell.source = WRITEFILE.match(cell.source)[0] + text_of(course, name)
+                    first = cell.source.partition("\n")[0]
+                    cell.source = f"{first}\n{text_of(course, name)}"
         folder = course.submitted(student, NAME)
         folder.mkdir(parents=True)
         (folder / plan.notebook).write_text(json.dumps(handed_in), encoding="utf-8")

@@ -131,6 +131,17 @@ def test_every_stub_can_be_imported(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", plans.known(Course.here()))
+def test_the_first_code_cell_makes_the_first_line_of_modules_known(name: str) -> None:
+    release = Course.here().kit / "assignments" / name
+    path = release / f"{name}.ipynb"
+    codes = [cell for cell in notebook.read(path)["cells"] if cell["cell_type"] == "code"]
+    assert "%load_ext ringside" in "".join(codes[0]["source"]).splitlines()
+    assert {cell.first for cell in notebook.module_cells(path)} == {
+        f"%%module {cell.module}" for cell in notebook.module_cells(path)
+    }
+
+
+@pytest.mark.parametrize("name", plans.known(Course.here()))
 def test_a_stub_shows_its_drawings_as_they_are(name: str) -> None:
     release = Course.here().kit / "assignments" / name
     for cell in notebook.module_cells(release / f"{name}.ipynb"):

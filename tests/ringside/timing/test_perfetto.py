@@ -133,7 +133,8 @@ def test_export_writes_whole_files_of_equal_bytes(tmp_path):
 
 def test_a_failed_export_leaves_the_old_file_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "trace.json"
-    path.write_text("old", encoding="utf-8")
+    old = '{"traceEvents": []}'
+    path.write_text(old, encoding="utf-8")
 
     def refuse(*_):
         raise OSError("no")
@@ -142,4 +143,4 @@ def test_a_failed_export_leaves_the_old_file_as_it_was(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no"):
         perfetto.export(ring(2), path)
     assert [p.name for p in tmp_path.iterdir()] == ["trace.json"]
-    assert path.read_text(encoding="utf-8") == "old"
+    assert path.read_text(encoding="utf-8") == old
