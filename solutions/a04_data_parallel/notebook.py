@@ -62,7 +62,7 @@ params = model.init_params(WIDTHS, seed=0)
 print(f"{len(x)} training samples of {x.shape[1]} pixels, {len(x_test)} for testing")
 print(f"{sum(p.size for p in params)} parameters in {len(params)} arrays")
 
-# %% [markdown]
+# %% [markdown] known={"a04/cut": "it names both ways"}
 # ## 1. Who takes which samples
 #
 # An epoch goes through all samples once, in a random order. With p ranks each takes a p-th of

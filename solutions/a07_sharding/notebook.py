@@ -518,7 +518,7 @@ assert all(hybrid_us < flat_us for hybrid_us, flat_us in times_us.values())
 # **Explain.** Count what one node sends to the other in a step, for both. Why does the advantage
 # shrink with more nodes? What does hybrid sharding cost, and when is there no choice?
 
-# %% [markdown]
+# %% [markdown] known={"a07/offload": "it counts layers"}
 # ## 7. Keep, swap or recompute (extra)
 #
 # Between keeping everything and recomputing everything there are many plans, and the host's memory

@@ -132,10 +132,12 @@ flush = replayed.timeline(lists("one_f_one_b", S, M), 1, TF, TB)
 assert gpipe.makespan_s == flush.makespan_s == (M + S - 1) * (TF + TB)
 flush
 
+# %% [markdown] tags=["explanation"]
+# Both take 33 s, which is (M + S - 1)(tf + tb). So 1F1B does *not* make the bubble smaller. It
+# moves the bubble.
+
 # %% [markdown]
-# **Explain.** Both take 33 s, which is (M + S - 1)(tf + tb). So 1F1B does *not* make the bubble
-# smaller. It moves the bubble. What does it make smaller? Count how many microbatches are in
-# flight.
+# **Explain.** What does 1F1B make smaller? Count how many microbatches are in flight.
 
 # %% [markdown]
 # *Your answer:*
@@ -327,9 +329,12 @@ slow_flush
 assert (slow_gpipe.makespan_s, slow_flush.makespan_s) == (36.0, 41.0)
 
 # %% [markdown]
-# **Explain.** GPipe pays for latency once between two stages, in each direction. That makes
-# 33 + 2 * 3 * 0.5 = 36 s. 1F1B takes 41 s, although no send is blocking. Look at the last two
-# stages in the steady state: forward, send, backward, send, and what comes next? What would one
+# GPipe pays for latency once between two stages, in each direction. That makes
+# 33 + 2 * 3 * 0.5 = 36 s. 1F1B takes 41 s, although no send is blocking.
+
+# %% [markdown]
+# **Explain.** Look at the last two stages of 1F1B in the steady state: forward, send, backward,
+# send, and what comes next? What would one
 # more microbatch in flight buy, and what would it cost? (Change the warm-up in a copy of your
 # function, and replay it.)
 

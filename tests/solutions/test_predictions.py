@@ -6,16 +6,17 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autograder.authoring.build import write_source
+from autograder.authoring.build import instructor_notebook, write_source
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from ringside.lectures import honest
-from ringside.predictions import in_notebook
+from ringside.lectures import honest, seen
+from ringside.predictions import in_notebook, students
 from ringside.predictions.ask import NOTES
 from tests.conftest import share
 
@@ -25,20 +26,28 @@ COURSE = Course(kit=ROOT, root=ROOT)
 
 
 def notebook_of(name: str, folder: Path) -> Path:
-    """The instructor's notebook in a folder, with what it imports."""
+    """The notebook in a folder, with what it imports, solutions included."""
     plan = plans.load(name, COURSE)
     write_source(plan, COURSE, folder)
     return folder / plan.notebook
 
 
+def whole(name: str) -> list[Any]:
+    """The cells as their author wrote them, with explanations and checks."""
+    plan, place = plans.load(name, COURSE), COURSE.solution(name)
+    text = (place / "notebook.py").read_text(encoding="utf-8")
+    return list(instructor_notebook(plan, text, place).cells)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_prompts_are_well_made_and_no_prose_asks_for_what_is_never_shown(
-    name: str, tmp_path: Path
+    name: str,
 ) -> None:
-    cells = nbformat.read(notebook_of(name, tmp_path), as_version=4).cells
+    cells = whole(name)
     keys = [key for cell in cells for key in in_notebook.guessed_in(cell)]
     assert len(keys) >= 4 and all(key.startswith(f"{name[:3]}/") for key in keys)
     assert list(in_notebook.wrong_prompts(cells)) == []
+    assert list(students.lacking(cells)) == []
     prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
     assert [text for text in prose if re.search(r"\*Predict\b", text)] == []
 
@@ -48,6 +57,8 @@ def test_prompts_are_well_made_and_no_prose_asks_for_what_is_never_shown(
 def test_every_prompt_meets_its_result_and_nothing_gives_it_away(name: str, tmp_path: Path) -> None:
     """Executed with the reference's modules; cells that hang on purpose say so and go on."""
     notebook = nbformat.read(notebook_of(name, tmp_path), as_version=4)
+    assert not any(in_notebook.is_aside(cell) for cell in notebook.cells)
+    notebook.cells = whole(name)
     for cell in notebook.cells:
         if str(cell.metadata.get("nbgrader", {}).get("grade_id", "")).startswith("check_"):
             cell.source = ""  # the suites' own tests run the modules
@@ -67,3 +78,5 @@ def test_every_prompt_meets_its_result_and_nothing_gives_it_away(name: str, tmp_
             assert key in results, cell.outputs
             cell.metadata.setdefault("revealed", {})[key] = results[key]
     assert list(honest.given_away(notebook.cells)) == []
+    mine, asked = students.cleared(notebook)[0]["cells"], seen.answers(notebook.cells)
+    assert asked and list(seen.told(mine, asked, seen.notebook_shows(mine))) == []
