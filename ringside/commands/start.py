@@ -31,7 +31,7 @@ def run(asked: argparse.Namespace) -> int:
         print_json({"folder": str(place), "assignments": names})
     else:
         print(
-            f"{place} holds the assignments and the lectures. README.md says what is where. Begin:\n"
+            f"{place} holds the assignments and the lectures. README.md says what is where:\n"
             f"  cd {asked.folder}/assignments/{names[0]}\n"
             f"  jupyter lab {names[0]}.ipynb"
         )
