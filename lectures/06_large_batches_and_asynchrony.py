@@ -472,12 +472,14 @@ for _ in range(70):
     w = w - 0.8 * loss_and_gradient(w, x, y)[1]
 found = curvature(w)
 print(f"curvature {found:.2f}, so rates up to {2 / found:.2f} are stable")
-reveal("06/curvature", "about 2.5" if 0.8 < found < 8 else f"{found:.2f}")
+sizes = {"about 0.25": 0.25, "about 2.5": 2.5, "about 25": 25}
+reveal("06/curvature", min(sizes, key=lambda size: abs(np.log(found / sizes[size]))))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The limit is a rate of 0.88, a little above 0.8. So the training is near the edge of what is
 # stable. This is why a batch of 64 was already large: its best rate can't grow any more.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # **Warm-up.** At the start of the training the curvature is larger than later, and it changes from
 # step to step. So one begins with $\eta$ and climbs to $k\eta$ during the first epochs. Lecture 4
 # has the experiment: without a warm-up, several of eight runs were ruined. On ImageNet a warm-up

@@ -64,12 +64,12 @@ class Answer:
 
     def _chosen_in(self, prose: str) -> str:
         right = _plain(str(self.value))
-        if any(right == _plain(bold) for bold in _bold(prose)):
-            return f"**{right}**"
         others = [_plain(each) for each in self.prompt.choices if each != self.value]
         plain = _plain(prose)
         if any(each in plain for each in others if each not in right):
             return ""  # it lists them
+        if any(right == _plain(bold) for bold in _bold(prose)):
+            return f"**{right}**"
         is_long = len(right.split()) >= _LEAST_WORDS
         return right if is_long and re.search(rf"\b{re.escape(right)}\b", plain) else ""
 
@@ -98,7 +98,7 @@ class Answer:
             return False
         stems = {"times": "times|fold|×|x as", "%": r"%|percent"}
         stem = stems.get(unit) or re.escape(unit.removesuffix("s") if len(unit) > 2 else unit)
-        closed = "" if not stem[-1].isalnum() or len(unit) > 2 else r"\b"
+        closed = r"\b" if len(unit) <= 2 and unit[-1].isalnum() else ""
         return bool(re.match(rf"(?:\*\*)?[\s\\,-]*(?:{stem}){closed}", prose[end:]))
 
 
