@@ -268,7 +268,7 @@ assert abs(whole.makespan_s - halves.makespan_s) < 1e-9
 for one, other in zip(whole.values, halves.values):
     np.testing.assert_allclose(one, other, rtol=1e-13)
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} known={"07/halves": "100 %, a share of the time"}
 ringside.run("halves.py:train", 4, (4096, 1)).timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
