@@ -280,15 +280,17 @@ def test_a_githubs_repository_holds_what_is_handed_out_and_what_it_is_made_for(
     three: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(github, "script", lambda *_, **__: "jobs:\n")
-    monkeypatch.setattr(github, "needs_torch", lambda _: False)
     assert cli.main(["platform", "github", NAME, "--to", "repository"]) == 0
     assert handed_out(Path("repository")) == {NAME}
     assert "private" not in capsys.readouterr().out
     assert cli.main(["platform", "github", LATER, "--to", "later"]) == 0
     assert handed_out(Path("later")) == {NAME, LATER}
     assert "keep the repository private until then" in capsys.readouterr().out
-    assert cli.main(["platform", "github", DRAFT, "--to", "draft"]) == 2
-    assert f"{DRAFT} is a draft" in capsys.readouterr().err
+    for platform in ("github", "classroom50"):
+        assert cli.main(["platform", platform, DRAFT, "--to", "draft"]) == 2
+        assert f"{DRAFT} is a draft" in capsys.readouterr().err
+    assert cli.main(["platform", "classroom50", LATER, "--to", "room"]) == 0
+    assert handed_out(Path("room") / "template") == {NAME, LATER}
 
 
 def test_a_later_bundle_brings_an_assignment_to_a_tree_in_which_somebody_works(

@@ -327,6 +327,7 @@ def test_the_probe_is_launched_from_wherever_the_kit_lies(tmp_path: Path) -> Non
     settings = site.settings(["account=me", f"exports=PYTHONPATH={kit.ROOT}"])
     target = Target.parse(str(probe.script("mpi4py")))
     out = Path("/var/tmp") / tmp_path.name / "out"
-    launch.Launch(target, site, settings, 2, out=out).check()
+    launch.Launch(target, site, settings, 2, out=out).check_here()
     with pytest.raises(launch.LaunchError, match="every node has a /tmp of its own"):
-        launch.Launch(target, site, settings, 2, out=Path("/tmp") / tmp_path.name / "out").check()
+        here = Path("/tmp") / tmp_path.name / "out"
+        launch.Launch(target, site, settings, 2, out=here).check_here()
