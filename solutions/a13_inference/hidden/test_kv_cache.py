@@ -59,7 +59,8 @@ def test_many_positions_at_once(ranks, rng):
 def test_several_sequences(ranks, rng):
     first, second = (int(each) for each in rng.integers(1, 4, size=2))
     steps = f"new a, new b, append b {first}, append a 3, new c, append b {second}, append a 2"
-    check(ranks, rng, f"{steps}, append c 1, append a 1, append b 3", num_pages=12)
+    steps += ", append c 1, append a 1, append b 3, new d"  # d has three pages in every draw
+    check(ranks, rng, f"{steps}, append d 3, append d 3, append d 3", num_pages=12)
 
 
 @points(6, "values")
