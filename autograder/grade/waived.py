@@ -21,7 +21,7 @@ from autograder.suite import collected
 from autograder.suite.collected import CollectedTest
 from autograder.suite.job import TestRecord
 from autograder.tables import TableError
-from ringside.checking.points import hold_to_the_essential
+from ringside.checking.essential import hold_to_the_essential
 
 __all__ = ["Waivers", "apply", "of_assignment"]
 

@@ -22,7 +22,7 @@ from autograder.grade.points import Account
 from autograder.report import feedback, predicted, similarity
 from autograder.report.by_hand import ByHand
 from autograder.report.predicted import Predicted
-from ringside.checking.points import is_held
+from ringside.checking.essential import is_held
 from ringside.checking.reasons import reason
 from ringside.predictions.prompt import Prompt
 from ringside.units import format_count

@@ -31,8 +31,8 @@ from autograder.suite.calls import Mpi, Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
+from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
-from ringside.checking.points import hold_to_the_essential
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits
 from ringside.network.processes import of_tree

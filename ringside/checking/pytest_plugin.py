@@ -27,8 +27,8 @@ import numpy as np
 import pytest
 
 from ringside.checking.assertions import Case, Verdict, noted
+from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, run_again
-from ringside.checking.points import hold_to_the_essential
 from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
 from ringside.checking.ring_bytes import sent_as_ring

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ringside.checking.points import holds, is_held
+from ringside.checking.essential import holds, is_held
 
 Test = TypeVar("Test")
 

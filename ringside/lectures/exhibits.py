@@ -36,7 +36,7 @@ def column(values: list[str]) -> np.ndarray:
 
 def show(figure: Figure, alt: str) -> None:
     """Display a Matplotlib figure as a picture with a description for those who cannot see it."""
-    from IPython.core.display_functions import publish_display_data
+    from IPython.display import publish_display_data
 
     encoded, width = png(figure)
     publish_display_data(  # type: ignore[no-untyped-call]

@@ -70,7 +70,7 @@ def explore(
         ValueError: a knob has fewer than two values or doesn't have its start, or the pictures to
             be drawn beforehand are more than ``MOST_PICTURES``.
     """
-    from IPython.core.display_functions import publish_display_data
+    from IPython.display import publish_display_data
 
     check(knobs)
     stops = [[knob.first] if knob.live else list(knob.values) for knob in knobs.values()]

@@ -264,8 +264,8 @@ def tell(attempt: Attempt, hint: str) -> None:
 
 def show_timeline(timeline: Timeline) -> None:
     """Draw it where there is a notebook."""
-    from IPython.core.display_functions import display
     from IPython.core.getipython import get_ipython
+    from IPython.display import display
 
     if get_ipython() is not None:
         display(timeline)  # type: ignore[no-untyped-call]

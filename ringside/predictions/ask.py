@@ -163,7 +163,7 @@ def _show(html: str, text: str) -> None:
     if not _in_jupyter():
         _say(text)
         return
-    from IPython.core.display_functions import publish_display_data
+    from IPython.display import publish_display_data
 
     publish_display_data({"text/html": html, "text/plain": text})  # type: ignore[no-untyped-call]
 
@@ -172,7 +172,7 @@ def _show_markdown(text: str) -> None:
     if not _in_jupyter():
         _say(text)
         return
-    from IPython.core.display_functions import publish_display_data
+    from IPython.display import publish_display_data
 
     publish_display_data({"text/markdown": text, "text/plain": text})  # type: ignore[no-untyped-call]
 

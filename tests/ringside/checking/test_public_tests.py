@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from ringside.checking import public_tests
-from ringside.checking.points import hold_to_the_essential
+from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.pytest_process import TestsError, follow
 from ringside.errors import Interrupted
 
