@@ -199,8 +199,8 @@ def grader_full_of(found: list[Payload]) -> pipeline.Grader:
 
     def grade(assignment: str, folder: Path, module: str) -> dict[str, Any]:
         tests = [
-            {"name": each.text, "kind": "values", "points": 1.0, "earned": 0.0, "seconds": 0.1,
-             "message": each.text, "detail": each.text, "reproduce": each.text}
+            {"name": each.text, "kind": "values", "points": 100 / len(found), "earned": 0.0,
+             "seconds": 0.1, "message": each.text, "detail": each.text, "reproduce": each.text}
             for each in found
         ]  # fmt: skip
         return {"score": 0.0, "max_score": 100.0, "tests": tests, "sandbox": "", "error": None}
