@@ -137,6 +137,8 @@ def solved(walk: Walk, class_: JupyterCourse, fetched: dict[str, str]) -> dict[s
     page.click(".assignment-notebooks .item_name a", NAME)
     page.sees(".jp-Notebook", "First ranks")
     page.sees(".jp-NotebookPanel-toolbar", "Python 3")
+    # A cell that is run before the kernel answers may be lost.
+    page.wait("!!document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')")
     walk.picture("notebook")
     first = f'.jp-Cell[data-windowed-list-index="{FIRST_CODE}"]'
     page.click(f"{first} .cm-line")
