@@ -43,9 +43,14 @@ state, no input of the stage. In the example stage 0 has ceil(3 / 2) = 2 version
 Source: Narayanan et al., PipeDream, SOSP 2019, section 3.1. There a plan uses all workers.
 """
 
-from profiles import Layer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ringside import Machine
+
+if TYPE_CHECKING:
+    from profiles import Layer
 
 
 def plan_s(profile: list[Layer], plan: list[tuple[int, int, int]], machine: Machine) -> float:

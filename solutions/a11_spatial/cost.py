@@ -41,9 +41,14 @@ training neural networks, SPAA 2018. With these corrections: a halo has floor(k/
 both halos are cut along the height, so both have kernel_h; and a rank has two neighbours.
 """
 
-from conv_sizes import Layer
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ringside import Machine
+
+if TYPE_CHECKING:
+    from conv_sizes import Layer
 
 
 def data_bytes(layers: list[Layer], batch: int, world_size: int, itemsize: int = 4) -> float:
