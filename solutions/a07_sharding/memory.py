@@ -45,9 +45,13 @@ Source: Rajbhandari et al., ZeRO, SC 2020, section 5; Korthikanti et al., Reduci
 Recomputation in Large Transformer Models, 2022, section 4.
 """
 
-from dataclasses import replace
+from __future__ import annotations
 
-from gpt_sizes import Sizes
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpt_sizes import Sizes
 
 
 def num_parameters(sizes: Sizes) -> int:

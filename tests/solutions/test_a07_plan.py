@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 from ringside import Session
-from solutions.a07_sharding import offload_model, offload_run
+from solutions.a07_sharding import memory, offload_model, offload_run
 from solutions.a07_sharding.gpt_sizes import Sizes
 from solutions.a07_sharding.hidden import plan_oracle
 from solutions.a07_sharding.offload_model import CHOICES, Layer, makespan_s, simulate
-from tests.solutions.neighbours import beside
 
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a07_sharding"
-memory = beside(SOLUTION / "memory.py")
 
 
 @pytest.fixture(scope="module")

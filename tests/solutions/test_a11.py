@@ -8,13 +8,12 @@ import pytest
 
 from ringside import Machine, Session
 from ringside.commands import cli
+from solutions.a11_spatial import cost
 from solutions.a11_spatial.conv_sizes import Layer, halving
 from solutions.a11_spatial.hidden.oracle import examples
-from tests.solutions.neighbours import beside
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a11_spatial"
-cost = beside(SOLUTION / "cost.py")
 TEXTBOOK = Machine.load("textbook")
 conv_cases, halo_cases = examples.conv_cases, examples.halo_cases
 conv_case, halo_case = conv_cases.conv_case, halo_cases.halo_case
