@@ -153,5 +153,4 @@ def train(
 def _copies(module):
     """The module's parameters as they are now, as leaves of graphs to come."""
     return [param.detach().clone().requires_grad_() for param in module.parameters()]
-    # Nothing is on its way any more.
     ### END SOLUTION
