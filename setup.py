@@ -34,11 +34,9 @@ START = HERE / "ringside" / "handout" / "start"
 LEFT = (
     *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
+    "[0-9][0-9]_*.py",  # texts of lectures, with what students' notebooks don't hold
 )
-TEXTS = "[0-9][0-9]_*.py"  # of lectures
 FIRST_LINE = re.compile(r"%%(?:module|writefile)\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")
-
-
 KIT_LIST = HERE / "solutions" / "handed_out.txt"
 
 
@@ -66,8 +64,6 @@ def clear_lectures(folder: Path) -> None:
     The module that does it is the kit's, which imports packages that aren't here yet: so it is
     imported without the kit's own `__init__`.
     """
-    for text in folder.glob(TEXTS):
-        text.unlink()
     package = types.ModuleType("ringside")
     package.__path__ = [str(HERE / "ringside")]
     sys.modules["ringside"] = package

@@ -43,8 +43,10 @@ FILES = (
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
     *("docs/ways_to_run.md", "docs/glossary.md", "docs/install.md", "docs/colab.md"),
 )
-IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
-TEXTS = "[0-9][0-9]_*.py"  # of lectures, with what students' notebooks are to keep to themselves
+IGNORED = shutil.ignore_patterns(
+    *("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info"),
+    "[0-9][0-9]_*.py",  # texts of lectures, with what students' notebooks don't hold
+)
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 VSCODE = "ringside/handout/start/vscode"  # as `ringside start` lays it out
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
@@ -94,7 +96,7 @@ def make(
     if not plans.known(course):
         raise BuildError(f"There are no assignments under {course.kit / 'solutions'}.")
     if names is None:
-        names = some(listed(course))
+        names = handed_out(listed(course))
     missing = [n for n in names if not course.release(n).is_dir()]
     if missing:
         raise BuildError(f"Not built yet: {', '.join(missing)}. Run `autograder build` first.")
@@ -116,7 +118,7 @@ def make(
     return folder
 
 
-def some(found: Listing) -> tuple[str, ...]:
+def handed_out(found: Listing) -> tuple[str, ...]:
     """The names that are handed out; none would be a tree without work."""
     if not found.given:
         raise BuildError(
@@ -137,8 +139,6 @@ def _fill(course: Course, folder: Path, names: Sequence[str]) -> None:
     for name in FOLDERS:
         if (course.kit / name).is_dir():
             shutil.copytree(course.kit / name, folder / name, symlinks=True, ignore=IGNORED)
-    for text in (folder / "lectures").glob(TEXTS):
-        text.unlink()
     students.clear_folder(folder / "lectures")
     for name in names:  # a course outside the kit has releases of its own
         place = folder / "assignments" / name

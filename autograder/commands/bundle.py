@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if options.zip:
         bundle.zip_beside(folder)  # refused before the work
     with waiting("making the tree, and looking for hidden lines in it"):
-        made = bundle.make(course, folder, names=bundle.some(found))
+        made = bundle.make(course, folder, names=bundle.handed_out(found))
     print(f"The students' tree: {made}")
     print(found.sentence)
     print(bundle.about_assistants(course))

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             path = classroom50.make(plan, course, options.to or below / plan.name)
             print(f"For Classroom 50, a template repository and an autograder: {path}")
-        if warning := github.early(plan, course):
+        if warning := github.release_warning(plan, course):
             print(warning)
         return 0
     settings = contents.settings_of(plan, course, options.visibility)

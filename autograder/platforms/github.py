@@ -16,7 +16,7 @@ from autograder.course.course import Course
 from autograder.platforms.scripts import script
 from ringside.term import shown
 
-__all__ = ["COMMAND", "TORCH_INDEX", "early", "in_repository", "make"]
+__all__ = ["COMMAND", "TORCH_INDEX", "in_repository", "make", "release_warning"]
 
 COMMAND = "autograder platform github"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"  # PyTorch's build for CPUs
@@ -56,7 +56,7 @@ def in_repository(plan: Assignment, course: Course) -> list[str]:
     return sorted({plan.name, *found.given})
 
 
-def early(plan: Assignment, course: Course) -> str:
+def release_warning(plan: Assignment, course: Course) -> str:
     """What to say of a repository that is made before its assignment is released; else nothing."""
     later = bundle.listed(course).later
     if plan.name not in later:
