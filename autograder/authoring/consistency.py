@@ -68,12 +68,11 @@ def faults(plan: Assignment, course: Course) -> list[str]:
 def _strangers(plan: Assignment, solution: Path) -> Iterator[tuple[str, str]]:
     """Places that name a module by a file's name, a directive or a target, and the module."""
     names = {module.name for module in plan.modules}
-    for path in sorted(solution.glob("*/*")):
-        module = path.stem.removeprefix("test_") if path.parent.name == "hidden" else path.stem
-        module = module.partition("__")[0] if path.parent.name != "hidden" else module
-        is_suite = path.parent.name == "hidden" and path.name.startswith("test_")
-        is_submission = path.parent.name in ("wrong", "right") and path.suffix in (".py", ".diff")
-        if (is_suite or is_submission) and module not in names:
+    about = {path: path.stem.removeprefix("test_") for path in solution.glob("hidden/test_*")}
+    for pattern in ("wrong/*.py", "wrong/*.diff", "right/*.py", "right/*.diff"):
+        about |= {path: path.stem.partition("__")[0] for path in solution.glob(pattern)}
+    for path, module in sorted(about.items()):
+        if module not in names:
             yield path.relative_to(solution).as_posix(), module
     text = (solution / "notebook.py").read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), 1):
@@ -92,12 +91,11 @@ def _texts(plan: Assignment, solution: Path) -> list[Path]:
     """The files that call functions of modules by name; what other supplied files hold is idle
     without a test that calls it.
     """
-    names = {"examples.py", plan.public_tests or ""} & {*plan.supplied, plan.public_tests}
-    found = [solution / name for name in sorted(filter(None, names))]
-    return [
-        *(path for path in found if path.is_file()),
-        *sorted((solution / "hidden").rglob("*.py")),
-    ]
+    names = [name for name in plan.supplied if name == "examples.py"]
+    names += [plan.public_tests] if plan.public_tests else []
+    given = (solution / name for name in names)
+    hidden = sorted((solution / "hidden").rglob("*.py"))
+    return [*(path for path in given if path.is_file()), *hidden]
 
 
 def targets(text: str) -> Iterator[tuple[int, str]]:

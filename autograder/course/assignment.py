@@ -185,6 +185,10 @@ class Assignment:
         """The core modules' weights."""
         return sum(module.weight for module in self.modules if not module.extra)
 
+    def is_extra(self, part: str) -> bool:
+        """Whether a part is a module on top of the assignment's maximum."""
+        return any(module.name == part and module.extra for module in self.modules)
+
     @property
     def extra_points(self) -> float:
         """What extra modules add, at most."""

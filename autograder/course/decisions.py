@@ -180,9 +180,8 @@ def standing(plan: Assignment, found: Iterable[Decision]) -> dict[str, float]:
     standing = {}
     for part, of in parts.items():
         at, points = newest.get(part, (-1, None))
-        extra = any(module.name == part and module.extra for module in plan.modules)
         if whole is not None and (points is None or whole_at > at):
-            points = 0.0 if extra else round(whole * of / plan.max_score, 6)
+            points = 0.0 if plan.is_extra(part) else round(whole * of / plan.max_score, 6)
         if points is not None:
             standing[part] = points
     return standing

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["TRIES", "by_cause", "cause_of"]
+__all__ = ["MAX_FAULT", "TRIES", "by_cause", "cause_of"]
 
-MOST = 300  # characters of a fault that are repeated in messages
+MAX_FAULT = 300  # characters of a fault that are repeated in messages
 _RAISED = re.compile(
     r"^(?:E +)?((?:\w+\.)*\w*(?:Error|Exception|Unavailable)\b: .*)$", re.MULTILINE
 )
@@ -28,7 +28,7 @@ def cause_of(error: str) -> str:
     raised = _RAISED.findall(text) if "\n" in text else []
     lines = text.splitlines()
     said = raised[-1] if raised else text if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
-    return _SCRATCH.sub("...", " ".join(said.split()))[:MOST]
+    return _SCRATCH.sub("...", " ".join(said.split()))[:MAX_FAULT]
 
 
 def by_cause(errors: Mapping[str, str]) -> str:

@@ -35,7 +35,6 @@ from autograder.suite import nursery as suite_nursery
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
 Note = Callable[[int, int], None]  # (modules with a result, modules in all)
-MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
 PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
 
 
@@ -184,7 +183,7 @@ class GradingSession:
         except Exception as error:
             if isinstance(error, OSError) and error.errno in OURS:
                 raise  # the machine's, which would be said of each submission
-            told = f"{type(error).__name__}: {error}"[:MAX_FAULT]
+            told = f"{type(error).__name__}: {error}"[: causes.MAX_FAULT]
             message = f"The grader failed while it read the submission. {told}"
             outcome = Outcome(submission.student, "grader_error", message=message)
         else:

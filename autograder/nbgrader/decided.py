@@ -49,8 +49,7 @@ def lay(book: Any, plan: Assignment, submission: Any, own: Iterable[Decision]) -
             continue
         beneath = [grade.manual_score, grade.extra_credit, bool(grade.needs_manual_grade)]
         # A cell of an extra module is of no points: what it earns is extra credit.
-        extra = any(module.name == part and module.extra for module in plan.modules)
-        laid = [0.0, points] if extra else [points, None]
+        laid = [0.0, points] if plan.is_extra(part) else [points, None]
         if beneath[:2] == laid:  # a gradebook of an earlier kit, which kept no notes
             beneath = [None, None, grade.auto_score is None]
         grade.manual_score, grade.extra_credit = laid
