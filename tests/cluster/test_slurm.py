@@ -131,15 +131,15 @@ def test_an_exception_names_the_rank_and_the_line(slurm: Any, shared_folder: Pat
     assert f"rank 3 raised ValueError at ring.py:{line}: rank 3 has had enough" in message
 
 
-def test_the_readmes_tutorial_runs_from_the_students_bundle(
+def test_the_attendees_lines_of_mpi_run_from_the_students_bundle(
     slurm: Any, shared_folder: Path
 ) -> None:
     from autograder.authoring import bundle
     from autograder.course.course import Course
 
     tree = bundle.make(Course.here(), shared_folder / "ringside")
-    readme = (tree / "README.md").read_text()
-    [lines] = re.findall(r"^## On a cluster.*?```sh\n(.*?)```", readme, re.DOTALL | re.MULTILINE)
+    page = (tree / "docs" / "attendee.md").read_text()
+    [lines] = re.findall(r"^## MPI without.*?```sh\n(.*?)```", page, re.DOTALL | re.MULTILINE)
     *_, write_module, run_it = lines.strip().splitlines()
     # This Slurm has no accounts and no reservations, and less memory than Zaratan.
     run_it = run_it.replace("--account NAME --reservation NAME", "--set memory_per_cpu=500M")
