@@ -7,8 +7,9 @@ def make(target, release, outside):
     target.mkdir()
     source = (Course.here().solution("a03_allreduce") / "ring.py").read_text(encoding="utf-8")
     lines = source.split("\n")
-    for at in reversed(range(len(lines))):
-        if lines[at].startswith("def ") and "(comm," in lines[at]:
-            body = next(i for i in range(at, len(lines)) if "BEGIN SOLUTION" in lines[i])
-            lines.insert(body, "    from mpi4py import MPI\n    comm = MPI.COMM_WORLD")
+    functions = [at for at, line in enumerate(lines) if line.startswith("def ") and "(comm:" in line]
+    assert len(functions) == 3  # reduce_scatter, all_gather, all_reduce
+    for at in reversed(functions):
+        body = next(i for i in range(at, len(lines)) if "BEGIN SOLUTION" in lines[i])
+        lines.insert(body, "    from mpi4py import MPI\n    comm = MPI.COMM_WORLD")
     (target / "ring.py").write_text("\n".join(lines), encoding="utf-8")

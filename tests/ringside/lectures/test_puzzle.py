@@ -161,7 +161,7 @@ def test_values_are_compared_through_lists_and_dictionaries():
 def test_in_a_notebook_the_timeline_is_shown_once(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
-    monkeypatch.setattr("IPython.core.display_functions.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", shown.append)
     attempt = puzzle("star.py:in_a_row", 4, VECTORS, at_most_us=18)
     assert shown == [attempt.timeline]
     attempt._ipython_display_()
