@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / "solutions" / "a12_hybrid"
 # Each GPU has a quarter of its node's port for itself, and memory so fast that products of
 # matrices take most of the time.
-MACHINE = "zaratan,shared_nic=False,beta_s_per_byte=3.2e-10,memory_bytes_per_s=4.8e12"
+MACHINE = "zaratan,gpus_per_nic=1,beta_s_per_byte=3.2e-10,memory_bytes_per_s=4.8e12"
 COLUMNS = (
     "layers", "hidden", "heads", "sequence", "vocabulary", "batch", "microbatch_size",
     "data", "tensor", "pipeline",

@@ -145,15 +145,16 @@ def fit(paths: Sequence[Path], name: str, base: str | Machine = "textbook") -> F
     lines = _links(runs, values, sources)
     _rates(runs, values, sources)
     _host(runs, values, sources)
-    machine = base.with_(name=name, intra_alpha_s=None, intra_beta_s_per_byte=None, sources={})
+    # One line is fitted through messages of all sizes, so small ones have no latency of their own.
+    own = ("intra_alpha_s", "intra_beta_s_per_byte", "eager_alpha_s", "intra_eager_alpha_s")
+    machine = base.with_(name=name, sources={}, **dict.fromkeys(own))
     if not lines:
-        taken = ("intra_alpha_s", "intra_beta_s_per_byte")
-        machine = machine.with_(**{key: getattr(base, key) for key in taken})
+        machine = machine.with_(**{key: getattr(base, key) for key in own})
     machine = machine.with_(**values)
     _all_reduce(runs, machine, values, sources)
     for field in dataclasses.fields(Machine):
         value = getattr(machine, field.name)
-        if field.name not in ("name", "sources", *sources) and value is not None:
+        if field.name not in ("name", "sources", *sources) and value not in (None, {}):
             sources[field.name] = f"taken over from machine {base.name}: not measured"
     order = [field.name for field in dataclasses.fields(Machine)]
     values["sources"] = {key: sources[key] for key in order if key in sources}
@@ -315,7 +316,12 @@ def all_reduce_trace(world_size: int, nbytes: int) -> Trace:
 
 def save(machine: Machine, path: Path) -> Path:
     """Write a machine as the TOML file that `Machine.load` reads; whole or not at all."""
-    tables = {"intra": {}, "collectives": machine.collectives, "sources": machine.sources}
+    tables: dict[str, Mapping[str, Any]] = {
+        "intra": {},
+        "rates": machine.rates,
+        "collectives": machine.collectives,
+        "sources": machine.sources,
+    }
     lines = []
     for field in dataclasses.fields(Machine):
         value = getattr(machine, field.name)
@@ -337,6 +343,8 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
     return repr(value)
 
 

@@ -321,8 +321,13 @@ def _link(link: Facts, machine: Machine | None) -> Finding:
         return Finding(name, True, f"{shown}; --site NAME compares with its machine")
     inside = link["where"] == "inside"
     several = machine.with_(ranks_per_node=max(2, machine.ranks_per_node))
-    alpha_s, beta = several.link(0, 1 if inside else several.ranks_per_node)
-    short_model, long_model = alpha_s + short * beta, alpha_s + long * beta
+    pair = 0, 1 if inside else several.ranks_per_node
+    alpha_s, beta = several.link(*pair)
+    short_model, long_model = (
+        (several.eager_latency_s(*pair) if nbytes < several.eager_threshold_bytes else alpha_s)
+        + nbytes * beta
+        for nbytes in (short, long)
+    )
     shown = (
         f"{format_bytes(short)} in {latency} (machine {machine.name}: {format_time(short_model)}), "
         f"{format_bytes(long)} at {rate:.3g} GB/s ({long / long_model * 1e-9:.3g})"

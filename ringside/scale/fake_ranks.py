@@ -20,8 +20,8 @@ from ringside.scale import agreement
 from ringside.scale.assembly import assemble
 from ringside.scale.symmetry import Grid, expand
 from ringside.timing.fold import Fold
-from ringside.timing.lowering import ALGORITHMS
 from ringside.timing.machine import Machine
+from ringside.timing.rails import formula_s, rounds
 from ringside.timing.replay import Kinds
 from ringside.trace import Kind, Trace
 
@@ -177,27 +177,29 @@ def num_transfers(trace: Trace, machine: Machine) -> int:
     ``halving_doubling`` (2 p log2 p: 9,216 for 512).
     """
     total = 0
-    known: dict[tuple[str, int, int], int] = {}
+    known: dict[tuple[str, int, tuple[int, ...], int], int] = {}
     for rank, ops in enumerate(trace.ops):
         for op in ops:
             if op.kind == Kind.ISEND:
                 total += 1
             elif op.kind == Kind.COLLECTIVE and op.detail and op.detail[3][0] == rank:
-                name, _, root, members, _ = op.detail
-                key = name, root, len(members)
+                name, _, root, members, sizes = op.detail
+                key = name, root, members, max(sizes, default=0)
                 if key not in known:
-                    known[key] = _transfers_of(machine, *key)
+                    known[key] = _transfers_of(machine, name, members, root, sizes)
                 total += known[key]
     return total
 
 
-def _transfers_of(machine: Machine, name: str, root: int, p: int) -> int:
-    """Messages of one collective of p ranks."""
-    lower = ALGORITHMS[name][machine.algorithm(name)]
-    sizes = (1,) * (p * p if name == "alltoall" else p)
+def _transfers_of(
+    machine: Machine, name: str, members: tuple[int, ...], root: int, sizes: tuple[int, ...]
+) -> int:
+    """Messages of one collective; none where a formula times it."""
+    if formula_s(machine, name, members, sizes):
+        return 0
     return sum(
         sent >= 0
-        for member in range(p)
-        for transfers in lower(member, p, root, sizes)
+        for member in range(len(members))
+        for transfers in rounds(machine, name, members, member, root, sizes)
         for _, sent, _ in transfers
     )

@@ -31,7 +31,7 @@ from ringside.timing.fold import Fold, FoldedPorts
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
 from ringside.timing.questions import Answer, Query, Questions
-from ringside.timing.rounds import collective_ops
+from ringside.timing.rounds import Meetings, collective_ops
 from ringside.trace import Kind, Mode, Op
 
 _MICRO = 20  # bits of an index that number the transfers inside one collective
@@ -83,6 +83,7 @@ class Engine:
             candidates,
             choose or (lambda count: 0),
         )
+        self._meetings = Meetings(machine, fold)
         self._collectives: dict[tuple[int, int], tuple[int, TimedRequest]] = {}
         self._open: dict[tuple[int, int], tuple[int, TimedRequest]] = {}
 
@@ -304,6 +305,13 @@ class Engine:
     def _start_collective(
         self, rank: int, index: int, op: Op, clock: int, request: TimedRequest
     ) -> None:
+        meeting = self._meetings.join(op, clock, request)
+        if meeting is not None:
+            if not meeting.num_missing:
+                for joined in meeting.requests:
+                    joined.begun = meeting.begun
+                    self._complete(joined, meeting.begun + meeting.picoseconds)
+            return
         micro = collective_ops(self.machine, rank, op, self.fold)
         thread = request.collective = Thread(rank, micro, clock, index << _MICRO, request)
         self._ready.append(thread)

@@ -32,9 +32,10 @@ import numpy as np
 from ringside.arrays import Array
 from ringside.errors import TraceError
 from ringside.timing.flight import Flight
-from ringside.timing.lowering import ALGORITHMS, Round
+from ringside.timing.lowering import Round
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
+from ringside.timing.rails import Layout, formula_s, layout, rounds
 from ringside.trace import Kind, Trace
 
 MAX_LOWERED = 4_000_000  # messages of one collective that are compared with their moved ones
@@ -119,23 +120,36 @@ class Fold:
     def _check_nodes(self, machine: Machine) -> None:
         if machine.ranks_per_node == 1 or not _nodes_matter(machine):
             return
-        nodes = np.arange(self.world_size) // machine.ranks_per_node
+        sharing = _sharing(machine)
+        if machine.ranks_per_node % sharing:
+            raise AsymmetryError(
+                f"{sharing} neighbours share a port on {machine.name}, and the last ones of a node "
+                "are fewer."
+            )
+        ranks = np.arange(self.world_size)
+        nodes = ranks // machine.ranks_per_node
         for move in self.moves[1:]:
+            self._check_units(nodes, move, f"on one node of {machine.name}")
+            self._check_units(ranks // sharing, move, f"at one port on {machine.name}")
             came = nodes[move]
-            first = np.searchsorted(nodes, nodes)  # the first rank of each rank's node
-            if (came != came[first]).any():
-                rank = int(np.flatnonzero(came != came[first])[0])
-                raise AsymmetryError(
-                    f"ranks {int(first[rank])} and {rank} are on one node of {machine.name}, and "
-                    f"those that are like them, {int(move[first[rank]])} and {int(move[rank])}, "
-                    "are on two."
-                )
-            if _shares_ports(machine) and (came == nodes).any():
+            if sharing > 1 and (came == nodes).any():
                 rank = int(np.flatnonzero(came == nodes)[0])
                 raise AsymmetryError(
                     f"ranks {rank} and {int(move[rank])} are alike and share a port of their node "
                     f"on {machine.name}: one waits for the other."
                 )
+
+    @staticmethod
+    def _check_units(units: Array, move: Array, where: str) -> None:
+        """Check that the ranks of a unit, numbered in the order of the ranks, come to one unit."""
+        came = units[move]
+        first = np.searchsorted(units, units)  # the first rank of each rank's unit
+        if (came != came[first]).any():
+            rank = int(np.flatnonzero(came != came[first])[0])
+            raise AsymmetryError(
+                f"ranks {int(first[rank])} and {rank} are {where}, and those that are like them, "
+                f"{int(move[first[rank]])} and {int(move[rank])}, are on two."
+            )
 
     def _check_collective(
         self,
@@ -148,45 +162,54 @@ class Fold:
     ) -> None:
         """Compare a collective with its moved ones, unless the like were ``compared`` before."""
         p = len(members)
-        where = np.array(members)
-        order = np.argsort(np.argsort(self.moves[:, where], axis=1), axis=1)
-        ways = np.unique(order, axis=0)
-        if len(ways) == 1:  # all moves leave the members in their order
+        moved = self.moves[:, np.array(members)]
+        ways = np.argsort(np.argsort(moved, axis=1), axis=1)
+        if len(np.unique(ways, axis=0)) == 1:  # all moves leave the members in their order
             return
-        algorithm = machine.algorithm(name)
-        lower = ALGORITHMS[name][algorithm]
+        # Of every way and layout on nodes, a group to which the members come.
+        groups: dict[tuple[tuple[int, ...], Layout], tuple[int, ...]] = {}
+        for way, ranks in zip(ways.tolist(), np.sort(moved, axis=1).tolist(), strict=True):
+            there = tuple(ranks)
+            groups.setdefault((tuple(way), layout(machine, there)), there)
         said = f"{name} of {max(sizes, default=0)} bytes over ranks {members[0]}, {members[1]}, ..."
-        known = name, root, sizes, p, ways.tobytes()
+        known = name, root, sizes, p, tuple(groups)
         if known in compared:
             return
         compared.add(known)
         if len(set(sizes)) > 1:
             raise AsymmetryError(f"{said} has parts of different sizes.")
-        if len(ways) * p * len(lower(0, p, root, sizes)) > MAX_LOWERED:
+        if formula_s(machine, name, members, sizes):  # all end at once, wherever they lie
+            return
+        if len(groups) * p * len(rounds(machine, name, members, 0, root, sizes)) > MAX_LOWERED:
             raise AsymmetryError(f"{said} has too many messages to compare them.")
-        rounds = [lower(member, p, root, sizes) for member in range(p)]
-        for way in ways.tolist():
+        here = [rounds(machine, name, members, member, root, sizes) for member in range(p)]
+        for (way, _), there in groups.items():
             for member in range(p):
-                if _renamed(rounds[member], way) != rounds[way[member]]:
+                if _renamed(here[member], way) != rounds(
+                    machine, name, there, way[member], root, sizes
+                ):
                     raise AsymmetryError(
-                        f"{said} tells its {p} members apart: {algorithm!r} gives them messages of "
-                        "different sizes or to other places."
+                        f"{said} tells its {p} members apart: {machine.algorithm(name)!r} gives "
+                        "them messages of different sizes or to other places."
                     )
 
 
-def _shares_ports(machine: Machine) -> bool:
-    return machine.shared_nic and machine.ports == "rank"
+def _sharing(machine: Machine) -> int:
+    """How many neighbours share a port between nodes."""
+    return min(machine.gpus_per_nic, machine.ranks_per_node) if machine.ports == "rank" else 1
 
 
 def _nodes_matter(machine: Machine) -> bool:
-    inside = machine.intra_alpha_s, machine.intra_beta_s_per_byte
-    between = machine.alpha_s, machine.beta_s_per_byte
-    same = all(i is None or i == b for i, b in zip(inside, between, strict=True))
-    return _shares_ports(machine) or not same
+    """With ports by rank they always do: one port is for the node, the other for the network."""
+    first, last = 0, machine.ranks_per_node
+    alike = machine.link(first, 1) == machine.link(first, last) and (
+        machine.eager_latency_s(first, 1) == machine.eager_latency_s(first, last)
+    )
+    return machine.ports == "rank" or not alike
 
 
-def _renamed(rounds: list[Round], way: list[int]) -> list[Round]:
-    return [tuple((way[peer], sent, got) for peer, sent, got in each) for each in rounds]
+def _renamed(in_order: list[Round], way: Sequence[int]) -> list[Round]:
+    return [tuple((way[peer], sent, got) for peer, sent, got in each) for each in in_order]
 
 
 class FoldedPorts(Ports):
@@ -196,7 +219,7 @@ class FoldedPorts(Ports):
         super().__init__(machine, fold.world_size, None)
         self._fold = fold
         self._came: dict[int, tuple[int, int, int]] = {}  # port -> instant, post time, source
-        self._unit = machine.ranks_per_node if _shares_ports(machine) else 1
+        self._unit = _sharing(machine)
         self._homes: dict[int, tuple[int, list[int]]] = {}
         self.chained = -1  # an instant at which something took no time
 
@@ -254,14 +277,14 @@ class FoldedPorts(Ports):
             self._homes[rank // self._unit] = known
         return known
 
-    def _route(self, source: int, dest: int) -> tuple[int, int, int, int]:
-        alpha, beta, leaving, arriving = super()._route(source, dest)
+    def _route(self, source: int, dest: int) -> tuple[int, int, int, int, int]:
+        alpha, beta, leaving, arriving, eager_alpha = super()._route(source, dest)
         if source != dest and self.machine.ports == "rank":
-            if leaving < 0:  # a node's
+            if leaving < 0:  # to the network
                 leaving = -2 * self._home_of_unit(source)[0] - 1
                 arriving = -2 * self._home_of_unit(dest)[0] - 2
             else:
                 arriving = 2 * self._fold.stand_in[dest] + 1
-        route = (alpha, beta, leaving, arriving)
+        route = (alpha, beta, leaving, arriving, eager_alpha)
         self._routes[source * self.world_size + dest] = route
         return route

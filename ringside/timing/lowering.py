@@ -4,6 +4,8 @@ Each function returns, for one member of ``p``, its rounds in order. A round is 
 ``(peer, send_bytes, receive_bytes)`` that are posted together and waited for together; -1 stands
 for no message in that direction. ``sizes`` holds the bytes of every member's part (or, in one
 entry, of the whole).
+
+Where the members of a ring lie on nodes with several NICs each, ``rails.py`` makes several rings.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ Round = tuple[Transfer, ...]
 Lowering = Callable[[int, int, int, tuple[int, ...]], list[Round]]
 
 
-def _shares(nbytes: int, p: int) -> list[int]:
+def split(nbytes: int, p: int) -> list[int]:
+    """Bytes in p parts that differ by at most one."""
     return [nbytes // p + (i < nbytes % p) for i in range(p)]
 
 
-def _ring_pass(rank: int, shares: list[int], first: int) -> list[Round]:
+def ring_pass(rank: int, shares: list[int], first: int) -> list[Round]:
     """p - 1 steps round the ring; at step s rank r sends share (r + first - s) mod p."""
     p = len(shares)
     rounds: list[Round] = []
@@ -35,18 +38,18 @@ def _ring_pass(rank: int, shares: list[int], first: int) -> list[Round]:
 
 def ring_allreduce(rank: int, p: int, root: int, sizes: tuple[int, ...]) -> list[Round]:
     """Reduce-scatter and all-gather round a ring."""
-    shares = _shares(sizes[0], p)
-    return _ring_pass(rank, shares, 0) + _ring_pass(rank, shares, 1)
+    shares = split(sizes[0], p)
+    return ring_pass(rank, shares, 0) + ring_pass(rank, shares, 1)
 
 
 def ring_reduce_scatter(rank: int, p: int, root: int, sizes: tuple[int, ...]) -> list[Round]:
     """p - 1 steps, after which member r holds part r."""
-    return _ring_pass(rank, list(sizes), -1)
+    return ring_pass(rank, list(sizes), -1)
 
 
 def ring_allgather(rank: int, p: int, root: int, sizes: tuple[int, ...]) -> list[Round]:
     """p - 1 steps, each forwarding the part received last."""
-    return _ring_pass(rank, list(sizes), 0)
+    return ring_pass(rank, list(sizes), 0)
 
 
 def _fold(
@@ -85,7 +88,7 @@ def halving_doubling(rank: int, p: int, root: int, sizes: tuple[int, ...]) -> li
     """Reduce-scatter by recursive halving, all-gather by recursive doubling (Rabenseifner)."""
 
     def core(index: int, power: int, nbytes: int) -> list[Round]:
-        shares = _shares(nbytes, power)
+        shares = split(nbytes, power)
         lo, hi, rounds = 0, power, []
         while hi - lo > 1:
             middle = (lo + hi) // 2
@@ -196,6 +199,7 @@ ALGORITHMS: dict[str, dict[str, Lowering]] = {
         "recursive_doubling": recursive_doubling,
         "halving_doubling": halving_doubling,
         "tree": tree_allreduce,
+        "ring_or_tree": ring_allreduce,  # which of both, and how, the nodes decide: rails.py
     },
     "alltoall": {"pairwise": pairwise_alltoall},
     "barrier": {"dissemination": dissemination},

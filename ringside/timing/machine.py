@@ -10,7 +10,8 @@ A message of ``n`` bytes from one rank to another, sent over a link (alpha, beta
 - A transmission that starts at ``t`` occupies the sender's port for ``n * beta``.
 - Its head reaches the receiver ``alpha`` later. There the receiving port is reserved in order of
   arrival, for ``n * beta``; the message is complete when the port has taken it.
-- Ports are full duplex and serve one message at a time, first come first served.
+- Ports are full duplex and serve one message at a time, first come first served. A rank has a port
+  to the switches of its node and one to the network, its NIC; ranks of a node may share a NIC.
 - Rendezvous (messages of at least ``eager_threshold_bytes``): transmission starts once send and
   receive are both posted; a blocking send returns at completion.
 - Eager (smaller messages): transmission starts at the post; a blocking send returns when the
@@ -26,6 +27,7 @@ So one blocking send and receive takes ``alpha + n*beta``; k of them one after a
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -57,6 +59,14 @@ class LinkModel(NamedTuple):
     beta_s_per_byte: float
 
 
+DTYPES = ("fp32", "tf32", "bf16", "fp8", "fp4")
+SHARES = ("products", "steps")
+_LINKS = (
+    *("alpha_s", "beta_s_per_byte", "intra_alpha_s", "intra_beta_s_per_byte"),
+    *("eager_alpha_s", "intra_eager_alpha_s"),
+)
+_TABLES = ("rates", "collectives", "sources")
+
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
@@ -73,14 +83,22 @@ class Machine:
         name: what reports call it.
         alpha_s, beta_s_per_byte: the link between two nodes.
         intra_alpha_s, intra_beta_s_per_byte: the link inside a node; None: as between nodes.
-        ranks_per_node: ranks 0..k-1 live on node 0, the next k on node 1, and so on.
+        eager_alpha_s, intra_eager_alpha_s: the latency of eager messages; None: that of all others.
+        ranks_per_node: ranks 0..k-1 live on node 0, the next k on node 1, and so on. A node is what
+            one set of switches joins: 8 GPUs on NVLink, or the 72 of a rack.
+        gpus_per_nic: so many neighbours of a node share a port each way for messages between nodes;
+            1: each rank has its own, ``ranks_per_node`` or more: a node has one.
         eager_threshold_bytes: a send is eager if it has fewer bytes; 0 makes all sends rendezvous.
         ports: "rank": one sending and one receiving port per rank; "peer": one pair for every peer.
-        shared_nic: all ranks of a node share one port each way for messages between nodes.
         poll_s: what a failed ``Test`` or ``Iprobe`` costs.
         flop_per_s, memory_bytes_per_s: roofline for computation, declared or counted.
         kernel_overhead_s: what starting an operator costs, besides.
         memory_bytes: capacity per rank.
+        rates: what arithmetic reaches, by dtype ("fp32", "tf32", "bf16", "fp8", "fp4"): ``peak`` in
+            FLOP/s of dense products, and the shares of it that ``products`` and whole training
+            ``steps`` reach.
+        switch_gain: how many times as fast the switches of a node, which add what passes, make an
+            all-reduce inside it.
         collectives: the algorithm by which a library collective is timed, by name.
         sources: where each number comes from.
     """
@@ -90,20 +108,24 @@ class Machine:
     beta_s_per_byte: float
     intra_alpha_s: float | None = None
     intra_beta_s_per_byte: float | None = None
+    eager_alpha_s: float | None = None
+    intra_eager_alpha_s: float | None = None
     ranks_per_node: int = 1
+    gpus_per_nic: int = 1
     eager_threshold_bytes: int = 0
     ports: str = "rank"
-    shared_nic: bool = False
     poll_s: float = 1e-7
     flop_per_s: float = 1e12
     memory_bytes_per_s: float = 1e11
     memory_bytes: int = 16 * 2**30
     kernel_overhead_s: float = 0.0
+    rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    switch_gain: float = 1.0
     collectives: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("alpha_s", "beta_s_per_byte", "intra_alpha_s", "intra_beta_s_per_byte"):
+        for name in _LINKS:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1e6:
                 raise MachineError(f"machine {self.name}: {name} ({value}) must be in [0, 1e6) s.")
@@ -116,6 +138,11 @@ class Machine:
             raise MachineError(
                 f"machine {self.name}: ranks_per_node ({self.ranks_per_node}) must be >= 1."
             )
+        if self.gpus_per_nic < 1:
+            raise MachineError(
+                f"machine {self.name}: gpus_per_nic ({self.gpus_per_nic}) must be >= 1."
+            )
+        self._check_rates()
         if self.ports not in ("rank", "peer"):
             raise MachineError(
                 f'machine {self.name}: ports ({self.ports!r}) must be "rank" or "peer".'
@@ -129,6 +156,28 @@ class Machine:
                     f"machine {self.name}: collectives.{name} ({algorithm!r}) must be one of "
                     f"{', '.join(known or sorted(ALGORITHMS))}."
                 )
+
+    def _check_rates(self) -> None:
+        if not self.switch_gain >= 1:
+            raise MachineError(
+                f"machine {self.name}: switch_gain ({self.switch_gain}) must be >= 1."
+            )
+        for dtype, rate in self.rates.items():
+            if dtype not in DTYPES:
+                raise MachineError(
+                    f"machine {self.name}: rates.{dtype} must be one of {', '.join(DTYPES)}."
+                )
+            if "peak" not in rate or not set(rate) <= {"peak", *SHARES}:
+                raise MachineError(
+                    f"machine {self.name}: rates.{dtype} ({', '.join(rate)}) must have peak, and "
+                    f"may have {' and '.join(SHARES)}."
+                )
+            for name, value in rate.items():
+                if not 0 < value <= (math.inf if name == "peak" else 1):
+                    raise MachineError(
+                        f"machine {self.name}: rates.{dtype}.{name} ({value}) must be "
+                        f"{'> 0' if name == 'peak' else 'a share of the peak, in (0, 1]'}."
+                    )
 
     @classmethod
     def load(cls, name: str | Path | Machine) -> Machine:
@@ -162,7 +211,7 @@ class Machine:
         """Read ``"textbook,alpha_s=1e-3,ports=peer"``; without a preset's name, `textbook`."""
         first, *rest = text.split(",")
         base, words = ("textbook", [first, *rest]) if "=" in first else (first, rest)
-        known = {f.name: str(f.type) for f in dataclasses.fields(cls)}
+        known = {f.name: str(f.type) for f in dataclasses.fields(cls)} | {"shared_nic": "bool"}
         changes: dict[str, Any] = {"name": text}
         for word in words:
             key, _, value = word.strip().partition("=")
@@ -174,14 +223,15 @@ class Machine:
                     f"machine {text!r}: {word.strip()!r} is not of the form NUMBER=VALUE, such as "
                     "alpha_s=1e-6 or eager_threshold_bytes=65536."
                 ) from None
-        return cls.load(base).with_(**changes)
+        machine = cls.load(base)
+        return machine.with_(**_nics(changes, machine.ranks_per_node))
 
     def spelled(self) -> str:
         """What ``load`` reads this machine's times from: ``"textbook,alpha_s=0.001"``."""
         base = Machine.load("textbook")
         names = [f.name for f in dataclasses.fields(self)]
         changed = [name for name in names if getattr(self, name) != getattr(base, name)]
-        told = [name for name in changed if name not in ("name", "collectives", "sources")]
+        told = [name for name in changed if name not in ("name", *_TABLES)]
         words = [f"{name}={getattr(self, name)}" for name in told]
         return ",".join(words) if words else "textbook"
 
@@ -191,6 +241,7 @@ class Machine:
         for key, value in dict(table.pop("intra", {})).items():
             table[f"intra_{key}"] = value
         table.setdefault("name", path.stem)
+        table = _nics(table, 1)
         known = {f.name for f in dataclasses.fields(cls)}
         unknown = sorted(set(table) - known)
         if unknown:
@@ -210,8 +261,37 @@ class Machine:
         """Return the node that a rank lives on."""
         return rank // self.ranks_per_node
 
+    def nic(self, rank: int) -> int:
+        """Return the number of a rank's port to the network, counted over all nodes."""
+        node, local = divmod(rank, self.ranks_per_node)
+        return node * -(-self.ranks_per_node // self.gpus_per_nic) + local // self.gpus_per_nic
+
+    def rate(self, dtype: str, reached: str = "peak") -> float:
+        """Return the FLOP/s of a dtype: the peak, or what "products" or whole "steps" reach.
+
+        Raises:
+            MachineError: the machine's file doesn't say.
+        """
+        numbers = self.rates.get(dtype, {})
+        share = 1.0 if reached == "peak" else numbers.get(reached)
+        if "peak" not in numbers or share is None:
+            have = ", ".join(f"{name}.{key}" for name, rate in self.rates.items() for key in rate)
+            raise MachineError(
+                f"machine {self.name} has no rates.{dtype}.{reached}; it has {have or 'none'}."
+            )
+        return numbers["peak"] * share
+
+    def eager_latency_s(self, source: int, dest: int) -> float:
+        """Return the latency of an eager message between two ranks."""
+        inside = self.node(source) == self.node(dest) and self.ranks_per_node > 1
+        own = self.intra_eager_alpha_s if inside else self.eager_alpha_s
+        return self.link(source, dest).alpha_s if own is None or source == dest else own
+
     def link(self, source: int, dest: int) -> LinkModel:
-        """Return the link between two ranks; a message to oneself costs nothing."""
+        """Return the link between two ranks; a message to oneself costs nothing.
+
+        The latency is that of messages that aren't eager; ``eager_latency_s`` has the other one.
+        """
         if source == dest:
             return LinkModel(0.0, 0.0)
         if self.node(source) == self.node(dest) and self.ranks_per_node > 1:
@@ -245,6 +325,18 @@ class Machine:
         return (
             roofline + moved_bytes / self.memory_bytes_per_s + num_kernels * self.kernel_overhead_s
         )
+
+
+def _nics(changes: Mapping[str, Any], ranks_per_node: int) -> dict[str, Any]:
+    """Read ``shared_nic`` of older files and traces: a port for all of a node, or one for each."""
+    changes = dict(changes)
+    if "shared_nic" in changes:
+        ranks = changes.get("ranks_per_node", ranks_per_node)
+        changes["gpus_per_nic"] = ranks if changes.pop("shared_nic") else 1
+    sources = dict(changes.get("sources", {}))
+    if "shared_nic" in sources:
+        changes["sources"] = sources | {"gpus_per_nic": sources.pop("shared_nic")}
+    return changes
 
 
 def machines_folder() -> Path:

@@ -2,6 +2,9 @@
 
 sender's port     taken for nbytes * beta, once it is free; the head arrives alpha later
 receiver's port   taken for nbytes * beta, once it is free; then the message is complete
+
+Inside a node these are the two ranks' ports to the switches; between nodes their NICs, which other
+ranks of the node may share. So a rank sends inside its node and out of it at the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class Ports:
     def __init__(self, machine: Machine, world_size: int, latency_seed: int | None) -> None:
         self.machine = machine
         self.world_size = world_size
-        self._routes: dict[int, tuple[int, int, int, int]] = {}
+        self._routes: dict[int, tuple[int, int, int, int, int]] = {}
         self._free: dict[int, int] = {}
         self._last: dict[int, Flight] = {}
         self._factors = _latency_factors(world_size, latency_seed)
@@ -41,7 +44,9 @@ class Ports:
         route = self._routes.get(source * self.world_size + dest)
         if route is None:
             route = self._route(source, dest)
-        alpha, beta, port, _ = route
+        alpha, beta, port, _, eager_alpha = route
+        if message.eager:
+            alpha = eager_alpha
         start = self._free.get(port, 0)
         if start > now:
             message.held_at_source = self._last.get(port)
@@ -58,7 +63,7 @@ class Ports:
         Returns:
             When it is complete.
         """
-        _, beta, _, port = self._routes[message.source * self.world_size + message.dest]
+        _, beta, _, port, _ = self._routes[message.source * self.world_size + message.dest]
         begin = self._free.get(port, 0)
         if begin > now:
             message.held_at_dest = self._last.get(port)
@@ -69,22 +74,24 @@ class Ports:
         message.arrived, message.done = begin, done
         return done
 
-    def _route(self, source: int, dest: int) -> tuple[int, int, int, int]:
-        """A pair's latency (ps), inverse bandwidth (1e-18 s per byte), and two ports."""
+    def _route(self, source: int, dest: int) -> tuple[int, int, int, int, int]:
+        """A pair's latency (ps), inverse bandwidth (1e-18 s per byte), two ports, eager latency."""
         machine, size = self.machine, self.world_size
         link = machine.link(source, dest)
-        alpha = round(link.alpha_s * PS)
-        if self._factors is not None and source != dest:
-            alpha = round(alpha * self._factors[source, dest])
+        factor = 1.0 if self._factors is None or source == dest else self._factors[source, dest]
+        alpha, eager_alpha = (
+            round(round(alpha_s * PS) * factor)
+            for alpha_s in (link.alpha_s, machine.eager_latency_s(source, dest))
+        )
         if source == dest:
             ports = (4 * size * size + source, 4 * size * size + size + source)
         elif machine.ports == "peer":
             ports = (source * size + dest, (size + dest) * size + source)
-        elif machine.shared_nic and machine.node(source) != machine.node(dest):
-            ports = (-2 * machine.node(source) - 1, -2 * machine.node(dest) - 2)
+        elif machine.node(source) != machine.node(dest):
+            ports = (-2 * machine.nic(source) - 1, -2 * machine.nic(dest) - 2)
         else:
             ports = (2 * source, 2 * dest + 1)
-        route = (alpha, round(link.beta_s_per_byte * 10**18), *ports)
+        route = (alpha, round(link.beta_s_per_byte * 10**18), *ports, eager_alpha)
         self._routes[source * size + dest] = route
         return route
 

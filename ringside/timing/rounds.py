@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ringside.timing.flight import TimedRequest
 from ringside.timing.fold import Fold
-from ringside.timing.lowering import ALGORITHMS, Round
+from ringside.timing.lowering import Round
 from ringside.timing.machine import Machine
+from ringside.timing.ports import PS
+from ringside.timing.rails import formula_s, rounds
 from ringside.trace import Kind, Mode, Op
 
 
 def num_messages(name: str, p: int) -> int:
     """How many messages of all ``p`` members a collective is lowered to, at most.
 
-    That of the algorithm with most of them, whatever the machine takes.
+    That of the algorithm with most of them, whatever the machine takes; of one ring, though a
+    machine whose nodes have several NICs makes several.
     """
     ring = p * (p - 1)
     most = {
@@ -34,13 +38,66 @@ def collective_ops(machine: Machine, rank: int, op: Op, fold: Fold | None = None
         fold: which ranks stand for others; a message has the number that it has when its sender is
             one of them.
     """
-    name, sequence, root, members, sizes = op.detail
+    name, _, root, members, sizes = op.detail
     me = members.index(rank)
-    rounds = ALGORITHMS[name][machine.algorithm(name)](me, len(members), root, sizes)
-    # The making of a group is counted for its members alone.
-    key = (op.comm, sequence) if sequence >= 0 else (op.comm, sequence, members)
-    ops = _as_ops(rounds, rank, members, key)
+    key = _key(op)
+    ops = _as_ops(rounds(machine, name, members, me, root, sizes), rank, members, key)
     return ops if fold is None else [_at_home(each, rank, key, fold) for each in ops]
+
+
+def _key(op: Op) -> tuple[Any, ...]:
+    """Communicator and number of a collective, alike for all its members and nobody else."""
+    _, sequence, _, members, _ = op.detail
+    # The making of a group is counted for its members alone.
+    return (op.comm, sequence) if sequence >= 0 else (op.comm, sequence, members)
+
+
+class Meeting:
+    """A collective that is timed by a formula, from when the last of its members has begun.
+
+    Args:
+        num_members: how many of them are timed.
+        picoseconds: the formula's time.
+    """
+
+    def __init__(self, num_members: int, picoseconds: int) -> None:
+        self.num_missing = num_members
+        self.picoseconds = picoseconds
+        self.begun = 0
+        self.requests: list[TimedRequest] = []
+
+    def join(self, clock: int, request: TimedRequest) -> bool:
+        """A member begins; returns whether it is the last."""
+        self.begun = max(self.begun, clock)
+        self.requests.append(request)
+        self.num_missing -= 1
+        return not self.num_missing
+
+
+class Meetings:
+    """The collectives that are timed by a formula and wait for members."""
+
+    def __init__(self, machine: Machine, fold: Fold | None) -> None:
+        self._machine = machine
+        self._fold = fold
+        self._open: dict[Any, Meeting] = {}
+
+    def join(self, op: Op, clock: int, request: TimedRequest) -> Meeting | None:
+        """A member begins a collective; None if messages time it."""
+        name, _, _, members, sizes = op.detail
+        seconds = formula_s(self._machine, name, members, sizes)
+        if not seconds:
+            return None
+        key, timed = _key(op), set(members)
+        if self._fold is not None:  # moved groups are one: those who stand for others meet in it
+            timed = {self._fold.stand_in[member] for member in members}
+            key = (min(self._fold.home_comm(key[0], member) for member in members), *key[1:2])
+        meeting = self._open.get(key)
+        if meeting is None:
+            meeting = self._open[key] = Meeting(len(timed), round(seconds * PS))
+        if meeting.join(clock, request):
+            del self._open[key]
+        return meeting
 
 
 def _at_home(op: Op, rank: int, key: tuple[Any, ...], fold: Fold) -> Op:
@@ -57,7 +114,7 @@ def _at_home(op: Op, rank: int, key: tuple[Any, ...], fold: Fold) -> Op:
 
 
 def _as_ops(
-    rounds: Iterable[Round], rank: int, members: tuple[int, ...], key: tuple[Any, ...]
+    in_order: Iterable[Round], rank: int, members: tuple[int, ...], key: tuple[Any, ...]
 ) -> list[Op]:
     """A lowered collective's rounds as operations; messages are numbered by pair and order.
 
@@ -67,7 +124,7 @@ def _as_ops(
     ops: list[Op] = []
     counts: dict[tuple[int, int], int] = {}
     request = 0
-    for transfers in rounds:
+    for transfers in in_order:
         first = request
         for peer, sent, received in transfers:
             other = members[peer]

@@ -59,6 +59,7 @@ from pathlib import Path
 from ringside.errors import RingsideError, TraceError
 from ringside.files import write_atomically
 from ringside.timing.machine import LinkModel, Machine
+from ringside.timing.rails import formula_s
 from ringside.timing.rounds import collective_ops
 from ringside.trace import Kind, Mode, Op, Trace
 
@@ -301,6 +302,13 @@ class _Actions:
         return _joined(self._transfer("irecv", player, rank, done, 0))
 
     def _rounds(self, rank: int, player: int, op: Op) -> None:
+        name, _, _, members, sizes = op.detail
+        if formula_s(self.machine, name, members, sizes):
+            raise TraceError(
+                f"{name} of {len(members)} ranks is timed by a formula on machine "
+                f"{self.machine.name}, which SimGrid cannot be told: name another algorithm in the "
+                "machine's collectives, or give it fewer ranks."
+            )
         lines = self._lines[player]
         waits: dict[int, list[str]] = {}
         for part in collective_ops(self.machine, rank, op):
@@ -439,11 +447,9 @@ def _path(machine: Machine, source: int, dest: int) -> _Links:
     port = LinkModel(0.0, link.beta_s_per_byte)
     if machine.ports == "peer":
         return [(f"pair-{source}-{dest}", link)]
-    if machine.shared_nic and far:
-        nodes = machine.node(source), machine.node(dest)
-        return [(f"node-out-{nodes[0]}", link), (f"node-in-{nodes[1]}", port)]
-    kind = "far-" if far and machine.ranks_per_node > 1 else ""
-    return [(f"{kind}out-{source}", link), (f"{kind}in-{dest}", port)]
+    if far and machine.ranks_per_node > 1:
+        return [(f"nic-out-{machine.nic(source)}", link), (f"nic-in-{machine.nic(dest)}", port)]
+    return [(f"out-{source}", link), (f"in-{dest}", port)]
 
 
 def _link(name: str, link: LinkModel, scale: int) -> str:

@@ -257,6 +257,8 @@ def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:
                 message = request.message
                 end = request.done if request.done >= 0 else message.done
                 intervals.append((message.started, max(end, message.started)))
+            if request.begun >= 0:
+                intervals.append((request.begun, request.done))
             if request.collective is not None:
                 for inner in request.collective.spans:
                     intervals += _message_intervals(inner)

@@ -140,13 +140,13 @@ def test_a_fitted_machine_is_a_file_that_load_reads_with_a_source_for_every_numb
     assert machine.flop_per_s == pytest.approx(2e9 / 2e-2)
     assert machine.memory_bytes_per_s == pytest.approx(8e9)
     assert (machine.kernel_overhead_s, machine.poll_s) == (3e-7, 2e-7)
-    set_fields = {f for f in vars(machine) if getattr(machine, f) is not None}
+    set_fields = {f for f in vars(machine) if getattr(machine, f) not in (None, {})}
     assert set(machine.sources) == set_fields - {"name", "sources"}
     for name in ("alpha_s", "intra_beta_s_per_byte", "flop_per_s", "kernel_overhead_s"):
         assert machine.sources[name].startswith("measured: ")
         assert "a, b, 2026-11-20" in machine.sources[name]
     assert "relative residual 0.0% (rms)" in machine.sources["alpha_s"]
-    assert machine.sources["shared_nic"] == "taken over from machine textbook: not measured"
+    assert machine.sources["gpus_per_nic"] == "taken over from machine textbook: not measured"
     picture = fit.draw(fitted, tmp_path / "ours.svg").read_text()
     assert "half a round trip" in picture and "inside: 0.6 µs" in picture
 
@@ -331,3 +331,9 @@ def test_the_probe_is_launched_from_wherever_the_kit_lies(tmp_path: Path) -> Non
     with pytest.raises(launch.LaunchError, match="every node has a /tmp of its own"):
         here = Path("/tmp") / tmp_path.name / "out"
         launch.Launch(target, site, settings, 2, out=here).check_here()
+
+
+def test_rates_of_the_machine_that_is_fitted_from_are_kept_in_the_file(tmp_path):
+    base = Machine.load("dgx_h100")
+    kept = Machine.load(fit.save(base, tmp_path / "again.toml"))
+    assert kept == base.with_(sources=kept.sources)

@@ -18,10 +18,11 @@ import ringside
 from ringside import DeadlineError, DeadlockError, RankError, Session, TargetError
 from ringside.errors import LimitError
 from ringside.network.bounds import Limits
+from ringside.timing import rails
 from ringside.trace import Kind
 
 PROGRAMS = """
-import os, random, sys, time
+import os, random, ringside, sys, time
 import numpy as np
 from mpi4py import MPI
 
@@ -69,6 +70,14 @@ def roots(comm):
 def counts(comm):
     n = 5 if comm.rank == 1 else 4
     comm.Allreduce(np.zeros(n), np.zeros(n))
+
+def sums(comm, n):
+    total = np.zeros(n)
+    if comm.rank == 3:
+        ringside.compute(seconds=1e-3)
+    comm.Allreduce(np.ones(n), total)
+    total += comm.allreduce(1)
+    return float(total[0])
 
 def left_early(comm):
     if comm.rank != 1:
@@ -775,3 +784,19 @@ def test_ranks_started_by_exec_do_the_same_as_forked_ones(session: Session) -> N
     np.testing.assert_array_equal(spawned.values, forked.values)
     assert spawned.trace == forked.trace
     assert isinstance(error, RankError) and error.message == "no gradient"
+
+
+def test_library_rings_over_nodes_are_timed_live_as_in_a_replay(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By messages on all ports of the nodes, and by the formula."""
+    machine = ringside.Machine.load("dgx_a100,ranks_per_node=4")
+    ends = []
+    for most in (rails.MOST_MESSAGES, 10):
+        monkeypatch.setattr(rails, "MOST_MESSAGES", most)
+        result = session.call("programs:sums", 12, (2_000_000,), machine=machine)
+        assert result.values == [24.0] * 12
+        again = ringside.replay(result.trace, machine)
+        assert again.makespan_ps == result.timeline.makespan_ps
+        ends.append(again.makespan_s)
+    assert ends[0] == pytest.approx(ends[1], rel=1e-3) and ends[0] > 1e-3

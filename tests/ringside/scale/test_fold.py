@@ -204,12 +204,13 @@ MACHINES = {
     "eager": CLUSTER.with_(eager_threshold_bytes=1 << 30),
     "peer": CLUSTER.with_(ports="peer"),
     "two a node": CLUSTER.with_(ranks_per_node=2),
-    "shared": CLUSTER.with_(shared_nic=True),
-    "shared by two": CLUSTER.with_(shared_nic=True, ranks_per_node=2),
+    "shared": CLUSTER.with_(gpus_per_nic=4),
+    "shared by two": CLUSTER.with_(gpus_per_nic=2, ranks_per_node=2),
     "no latency": CLUSTER.with_(alpha_s=0.0, intra_alpha_s=0.0),
     "free": CLUSTER.with_(beta_s_per_byte=0.0, intra_beta_s_per_byte=0.0),
     "halving": CLUSTER.with_(collectives={"allreduce": "halving_doubling"}),
     "tree": CLUSTER.with_(collectives={"allreduce": "tree"}),
+    "by formula": CLUSTER.with_(collectives={"allreduce": "ring_or_tree"}),
 }
 
 

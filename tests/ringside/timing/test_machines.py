@@ -45,4 +45,4 @@ def test_a_node_of_zaratan_is_four_gpus_that_share_one_network_port():
     inside, between = machine.link(0, 3), machine.link(0, 4)
     assert inside.beta_s_per_byte * 8 == pytest.approx(between.beta_s_per_byte)
     assert inside.alpha_s < between.alpha_s
-    assert machine.shared_nic
+    assert machine.gpus_per_nic == 4

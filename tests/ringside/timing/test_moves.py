@@ -55,10 +55,15 @@ def test_nodes_come_to_lie_on_nodes_or_do_not() -> None:
     fold("dp", "tp").check(nothing, MACHINE)
     with pytest.raises(AsymmetryError, match="ranks 0 and 1 are on one node"):
         fold("tp").check(nothing, MACHINE.with_(ranks_per_node=2))
-    fold("tp").check(nothing, Machine.load("textbook").with_(ranks_per_node=2))  # links are alike
+    textbook = Machine.load("textbook").with_(ranks_per_node=2)  # links are alike, ports aren't
+    fold("tp").check(nothing, textbook.with_(ports="peer"))
+    with pytest.raises(AsymmetryError, match="ranks 0 and 1 are on one node"):
+        fold("tp").check(nothing, textbook)
     with pytest.raises(AsymmetryError, match="ranks 0 and 1 are alike and share a port"):
-        fold("tp").check(nothing, MACHINE.with_(shared_nic=True))
-    fold("dp").check(nothing, MACHINE.with_(shared_nic=True))
+        fold("tp").check(nothing, MACHINE.with_(gpus_per_nic=4))
+    fold("dp").check(nothing, MACHINE.with_(gpus_per_nic=4))
+    with pytest.raises(AsymmetryError, match=r"2 neighbours share a port .* are fewer"):
+        fold("dp").check(nothing, MACHINE.with_(ranks_per_node=3, gpus_per_nic=2))
 
 
 def flight(source: int, dest: int, posted: int) -> Flight:

@@ -237,7 +237,7 @@ def test_nodes_have_two_kinds_of_link_and_may_share_a_port(textbook: Machine) ->
             program.send(rank, rank + 2, 1000)
             program.recv(rank + 2, rank)
     assert between.makespan_ps(machine) == ALPHA_PS + 1000 * BETA_PS
-    assert shared.makespan_ps(machine.with_(shared_nic=True)) == ALPHA_PS + 2 * 1000 * BETA_PS
+    assert shared.makespan_ps(machine.with_(gpus_per_nic=2)) == ALPHA_PS + 2 * 1000 * BETA_PS
 
 
 @pytest.mark.parametrize(

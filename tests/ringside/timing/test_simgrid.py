@@ -139,7 +139,7 @@ def test_a_port_in_turn_and_a_link_that_is_shared(tmp_path: Path) -> None:
 
 
 @needs_simgrid
-@pytest.mark.parametrize("change", [{}, {"shared_nic": False}, {"ports": "peer"}])
+@pytest.mark.parametrize("change", [{}, {"gpus_per_nic": 1}, {"ports": "peer"}])
 def test_ports_of_nodes_and_pairs_agree(tmp_path: Path, change: dict[str, object]) -> None:
     machine = Machine.load("zaratan").with_(eager_threshold_bytes=0, ranks_per_node=2, **change)
     free = 0
