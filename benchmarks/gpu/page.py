@@ -263,7 +263,7 @@ def step_memory(found: Results) -> Iterator[str]:
     yield ""
     rows = []
     for item in found.items("steps", "step").values():
-        formula = memory_bytes(gpt(item), Config(recompute=item["recompute"]))
+        formula = memory_bytes(gpt(item), Config(recompute="full" if item["recompute"] else "none"))
         counted = item["given_bytes"] + item["counted_beside_kept_bytes"]
         rows.append(
             [

@@ -405,7 +405,8 @@ for row in megatron("days")[:3]:
 
 # %% [markdown]
 # The trillion-parameter model ran on 6 replicas x 8 tensor ranks x 64 stages, with a batch of 3,072
-# sequences in microbatches of one.
+# sequences. The paper's table doesn't give the microbatch. Let it be one sequence, and each layer
+# be computed twice (full recomputation).
 
 # %% tags=["predict"]
 guess(
@@ -453,7 +454,7 @@ for (model, config, machine, nbytes), replayed_s in replays("replays.toml", "tim
 #
 # With formulas a mixture costs microseconds, not GPU hours. So you can try them all, as long as
 # there aren't too many. Take a model of 76.1 billion parameters (60 layers, a batch of 1,792) on
-# 1,024 GPUs. Its mixtures have eight fields: the three sizes, the microbatch, the number of
+# 1,024 GPUs. A mixture has eight fields to choose: the three sizes, the microbatch, the number of
 # interleaved pieces, ZeRO's stage, recomputation, and the order of the axes.
 
 # %% tags=["predict"]
@@ -495,7 +496,7 @@ def without_zero(model, config, machine):
 # %% tags=["predict"]
 guess(
     "a12/stages",
-    "They cut the model of 145.6 billion parameters into 8 stages, on 1,536 GPUs. How many stages "
+    "They cut the model of 39.1 billion parameters into 2 stages, on 512 GPUs. How many stages "
     "does your planner take there, without ZeRO?",
     unit="stages",
 )
@@ -514,31 +515,35 @@ print(" GPUs   billions  data x tensor x pipeline  recompute   published tensor 
 for (model, gpus, theirs), plan in zip(rows, plans, strict=True):
     size = f"{model.num_parameters() / 1e9:.1f}"
     mine = f"{plan.data} x {plan.tensor} x {plan.pipeline}"
-    print(f"{gpus:>5}{size:>11}  {mine:<26}{'yes' if plan.recompute else 'no':<12}{theirs}")
-reveal("a12/stages", plans[-2].pipeline)
+    print(f"{gpus:>5}{size:>11}  {mine:<26}{plan.recompute:<12}{theirs}")
+reveal("a12/stages", plans[2].pipeline)
 
 # %% [markdown]
-# **Explain.** The smaller models were trained with more tensor ranks than your planner takes, and
-# always with recomputation. What might the authors have known that the cost model leaves out? Its
-# text lists what it doesn't count.
+# **Explain.** From 76.1 billion parameters on, your planner cuts almost as the authors did. The
+# smaller models were trained with more tensor ranks than it takes, and all of them with full
+# recomputation. Which attention did the authors have in 2021? And what might they have known that
+# the cost model leaves out? Its text lists what it doesn't count.
 
 # %% [markdown]
 # *Your answer:*
 
 # %% [markdown]
-# And with ZeRO? Let the planner choose freely.
+# And with ZeRO? Let the planner choose freely, for 145.6 billion parameters on 1,536 GPUs.
 
 # %%
-free = planner.plan(trillion, reached, 3072, 80 * 10**9, kits_cost)
-for name, plan in (("without ZeRO", plans[-1]), ("free", free)):
-    told = kits_cost(trillion, plan, reached)
+model, gpus, _ = rows[-2]
+free = planner.plan(model, reached, gpus, 80 * 10**9, kits_cost)
+for name, plan in (("without ZeRO", plans[-2]), ("free", free)):
+    told = kits_cost(model, plan, reached)
     print(f"{name}: {plan}")
     print(f"  {told.step_s:.1f} s a step, {told.memory_bytes / 1e9:.1f} GB")
 
 # %% [markdown]
-# **Explain.** The free plan gathers all weights for each microbatch on hundreds of replicas. It
-# looks faster. Which assumption of the cost model makes it so, and which line of Megatron-LM's
-# table 2 speaks against it?
+# **Explain.** The free plan gathers all weights for each microbatch on hundreds of replicas, and
+# it is faster. Over how many of a node's eight ports does a library's ring go, and what hides it?
+# Megatron-LM's table 2 has ZeRO-3 on 1,536 GPUs at 44 TFLOP/s a GPU, in 2021. FSDP trained a model
+# of 175 billion parameters with the same scheme on 512 A100 at 186, in 2023. Which of the two does
+# the cost model describe?
 
 # %% [markdown]
 # *Your answer:*

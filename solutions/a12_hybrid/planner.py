@@ -3,16 +3,18 @@
     GPT of 7.5 billion parameters, a batch of 512, on 8 GPUs of dgx_a100 with 80 GB each
 
     data x tensor x pipeline   microbatch   zero   recompute      step       memory
-         8 x      1 x        1          1      0          no    20.3 s     154.3 GB    too much
-         1 x      8 x        1          1      0          no    28.2 s      21.9 GB
-         2 x      2 x        2          1      0          no    22.0 s      49.5 GB
-         8 x      1 x        1          1      1          no    20.3 s      75.9 GB    the plan
+         8 x      1 x        1          1      0   none        20.3 s     131.2 GB    too much
+         1 x      8 x        1          1      0   none        32.9 s      19.0 GB
+         4 x      1 x        2          1      0   none        21.0 s      71.8 GB
+         8 x      1 x        1          1      1   selective   20.5 s      49.3 GB
+         8 x      1 x        1          1      1   none        20.3 s      52.8 GB    the plan
 
-A mixture is a ``Config`` of ``ringside.scale.hybrid_cost``, a frozen dataclass with eight fields:
-``data``, ``tensor``, ``pipeline``, ``microbatch_size``, ``interleave``, ``zero``, ``recompute`` and
-``order`` (which axis runs fastest over the ranks). ``why_illegal(model, config)`` says in words why
-a mixture can't run, and ``""`` where it can. ``configs(model, num_gpus)`` yields all that can run,
-each once, whether it fits or not. Both are free.
+A mixture is a ``Config`` of ``ringside.scale.hybrid_cost``, a frozen dataclass. You choose eight of
+its fields: ``data``, ``tensor``, ``pipeline``, ``microbatch_size``, ``interleave``, ``zero``,
+``recompute`` ("none", "selective" or "full") and ``order`` (which axis runs fastest over the
+ranks). The others keep their defaults. ``why_illegal(model, config)`` says in words why a mixture
+can't run, and ``""`` where it can. ``configs(model, num_gpus)`` yields all that can run, each once,
+whether it fits or not. Both are free.
 
 The *cost model* is a function that you are given. ``cost(model, config, machine)`` returns
 ``step_s`` and ``memory_bytes``, and is asked at most 20,000 times in a plan. That is enough to ask
@@ -20,7 +22,7 @@ about every mixture of 16 GPUs, and not of many more:
 
     parameters (billions)      7.5     7.5      145.6     145.6     1008
     GPUs                         8      16        512      1536     3072
-    mixtures that can run    4,100   7,412     55,680   114,924   51,184
+    mixtures that can run    6,150  11,118     83,520   172,386   76,776
 
 So where there are more than 20,000, you must leave some out. Any method is right that reaches the
 bounds below. What helps:

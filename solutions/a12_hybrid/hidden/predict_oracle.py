@@ -47,9 +47,9 @@ def memory_bytes(model, config):
     layers = -(-model.num_layers // config.pipeline)
     embedding = (model.vocabulary + s) * h
     parameters = math.ceil((layers * (12 * h * h + 13 * h) + embedding) / t)
-    whole = s * b * h * (10 + 24 / t + 5 * model.num_heads * s / (h * t))
+    whole = s * b * h * (10 + 24 / t)
     held = min(microbatches(model, config), config.pipeline) * layers
-    activations = 2 * s * b * h * held + whole if config.recompute else whole * held
+    activations = 2 * s * b * h * held + whole if config.recompute == "full" else whole * held
     return state_bytes(parameters, config.data, config.zero) + activations
 
 
@@ -61,7 +61,7 @@ def sent_bytes(model, config, element_bytes=2):
     m, layers = microbatches(model, config), model.num_layers // config.pipeline
     h, t, d, p = model.hidden, config.tensor, config.data, config.pipeline
     message = model.sequence * config.microbatch_size * h * element_bytes
-    rings = m * layers * (6 if config.recompute else 4)
+    rings = m * layers * (6 if config.recompute == "full" else 4)
     gradients = layers * ((12 * h * h + 7 * h) / t + 6 * h) * element_bytes
     once = gradients * (d - 1) / d
     neighbours = {1: 0, 2: 1}.get(p, 2)
@@ -75,7 +75,7 @@ def sent_bytes(model, config, element_bytes=2):
 def step_s(model, config, machine, element_bytes=2):
     s, h, b, t, p = model.sequence, model.hidden, config.microbatch_size, config.tensor, 0
     message = s * b * h * element_bytes
-    passes, rings = (4, 6) if config.recompute else (3, 4)
+    passes, rings = (4, 6) if config.recompute == "full" else (3, 4)
 
     def ring(nbytes, axis):
         size, link = getattr(config, axis), axis_link(config, axis, machine)

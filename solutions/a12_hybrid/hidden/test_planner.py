@@ -136,7 +136,7 @@ def test_interleaved_stages(ranks, rng):
     calls = []
     for count in (4, 8, 8):
         model = sizes(16, int(rng.integers(400, 700)), 1, 8, 800, int(rng.integers(64, 100)))
-        machine = f"zaratan,shared_nic=False,flop_per_s=1e12,{slow}"
+        machine = f"zaratan,gpus_per_nic=1,flop_per_s=1e12,{slow}"
         calls.append([model, machine, count, AMPLE, "plain"])
     planner_check(ranks, calls)
 
@@ -212,12 +212,14 @@ def test_another_cost_model(ranks, rng):
 
 @points(5, "speed")
 def test_512_gpus(ranks):
-    planner_check(ranks, [[MODELS["146B"], "dgx_a100", 512, 80 * GB, "plain"]], 1.05, 1.25)
+    # With more memory a ZeRO-3 of replicas alone is nearly the fastest; here axes must be mixed.
+    planner_check(ranks, [[MODELS["146B"], "dgx_a100", 512, 50 * GB, "plain"]], 1.05, 1.25)
 
 
 @points(5, "speed")
 def test_512_gpus_with_a_port_a_node(ranks):
-    planner_check(ranks, [[MODELS["39B"], "zaratan", 512, 40 * GB, "plain"]], 1.05, 1.25)
+    machine = "zaratan,flop_per_s=1.5e14"  # as fast as in 16 bits, so the port decides
+    planner_check(ranks, [[MODELS["39B"], machine, 512, 40 * GB, "plain"]], 1.05, 1.25)
 
 
 @points(5, "speed")

@@ -18,7 +18,7 @@ from solutions.a12_hybrid.predict_cases import (
 
 REPLAYS = Path(__file__).with_name("replays.toml")
 GPT3 = model(96, 12288, 96, 1536)
-MACHINES = ("zaratan", "dgx_a100", "zaratan,shared_nic=False")
+MACHINES = ("zaratan", "dgx_a100", "zaratan,gpus_per_nic=1")
 
 points = points_of("predict")
 
@@ -92,13 +92,13 @@ def test_state_of_every_stage(ranks, rng):
 def test_memory_of_mixtures(ranks, rng):
     def memory(stages):
         grids = ((1, 1, 1, 1), (4, 2, 1, 2), (2, 4, 4, 1), (3, 8, 8, 2), (1, 2, 8, 4))
-        options = [{"zero": zero, "recompute": False} for zero in stages]
+        options = [{"zero": zero, "recompute": "none"} for zero in stages]
         calls = [[drawn(rng), config(*g, **each)] for g in grids for each in options]
         check(ranks, "memory_bytes", calls, 0.005)
 
     def recomputed():
         grids = ((1, 1, 1, 4), (4, 2, 1, 8), (2, 4, 4, 8), (1, 8, 8, 4))
-        calls = [[drawn(rng, vocabulary=5000), config(*g, zero=0, recompute=True)] for g in grids]
+        calls = [[drawn(rng, vocabulary=5000), config(*g, zero=0, recompute="full")] for g in grids]
         check(ranks, "memory_bytes", calls, 0.005)
 
     # What ZeRO cuts is the test of ``state_bytes``: here it hardly counts.
@@ -126,7 +126,7 @@ GRIDS = ((1, 2, 1, 1), (4, 1, 1, 2), (2, 4, 2, 1), (3, 8, 4, 2), (8, 4, 8, 3))
 
 def mixtures(rng, **options):
     """Calls of ``sent_bytes``."""
-    options = {"recompute": False, **options}
+    options = {"recompute": "none", **options}
     return [[drawn(rng), config(*grid, **options)] for grid in GRIDS]
 
 
@@ -153,8 +153,8 @@ def test_bytes_of_the_data_axis(ranks, rng):
 
 @points(5, "communication")
 def test_bytes_with_recomputation_and_interleaved_stages(ranks, rng):
-    check(ranks, "sent_bytes", mixtures(rng, recompute=True), 1e-9, key="tensor")
-    interleaved = [[drawn(rng), config(2, 2, 4, 3, interleave=2, recompute=False)]]
+    check(ranks, "sent_bytes", mixtures(rng, recompute="full"), 1e-9, key="tensor")
+    interleaved = [[drawn(rng), config(2, 2, 4, 3, interleave=2, recompute="none")]]
     check(ranks, "sent_bytes", interleaved, 1e-9, key="pipeline")
 
 
@@ -212,7 +212,7 @@ def more_bandwidth_is_never_slower(ranks, rng):
     """On faster links and GPUs a step takes at most as long."""
     fast = "zaratan,beta_s_per_byte=4e-11,intra_beta_s_per_byte=5e-12"
     machines = "zaratan", "zaratan,flop_per_s=3.9e13", fast, f"{fast},flop_per_s=3.9e13"
-    given = [[drawn(rng), config(*grid, recompute=False)] for grid in GRIDS]
+    given = [[drawn(rng), config(*grid, recompute="none")] for grid in GRIDS]
     calls = [[*each, machine] for each in given for machine in machines]
     found = list(predict_asked(ranks, "step_s", calls))
     times = [number(*each) for each in found]

@@ -58,6 +58,7 @@ def neighbours(model, config):
     for pieces in range(1, model.num_layers // config.pipeline + 1):
         if config.pipeline > 1 and model.num_layers % (config.pipeline * pieces) == 0:
             yield changed(config, interleave=pieces)
-    yield changed(config, recompute=not config.recompute)
+    for recompute in ("none", "selective", "full"):
+        yield changed(config, recompute=recompute)
     for order in itertools.permutations(AXES):
         yield changed(config, order=order)

@@ -2,7 +2,7 @@
 
 import itertools
 
-from ringside.scale.hybrid_cost import Config, why_illegal
+from ringside.scale.hybrid_cost import RECOMPUTE, Config, why_illegal
 
 ORDERS = list(itertools.permutations(("tensor", "data", "pipeline")))
 
@@ -20,7 +20,7 @@ def families(model, gpus):
         if model.batch % d:
             continue
         pieces = [1] if p == 1 else [v for v in factors(model.num_layers) if p * v <= model.num_layers]
-        for v, zero, again in itertools.product(pieces, range(4) if d > 1 else [0], (True, False)):
+        for v, zero, again in itertools.product(pieces, range(4) if d > 1 else [0], RECOMPUTE):
             yield d, t, p, v, zero, again
 
 

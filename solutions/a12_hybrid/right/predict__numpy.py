@@ -30,21 +30,22 @@ def memory_bytes(model, config):
     layers = int(np.ceil(model.num_layers / config.pipeline))
     h, s, b, t = model.hidden, model.sequence, config.microbatch_size, config.tensor
     psi = layers * (12 * h + 13) * h + (model.vocabulary + s) * h
-    layer = s * b * np.array([10 * h, 24 * h / t, 5 * model.num_heads * s / t]).sum()
+    again = config.recompute == "full"
+    layer = s * b * np.array([10 * h, 24 * h / t]).sum()
     in_flight = min(model.batch // (config.data * b), config.pipeline)
-    kept = in_flight * layers * (2 * s * b * h if config.recompute else layer)
-    return state_bytes(-(-psi // t), config.data, config.zero) + kept + layer * config.recompute
+    kept = in_flight * layers * (2 * s * b * h if again else layer)
+    return state_bytes(-(-psi // t), config.data, config.zero) + kept + layer * again
 
 
 def sent_bytes(model, config, element_bytes=2):
     h, t, d, p = model.hidden, config.tensor, config.data, config.pipeline
-    m = model.batch / (d * config.microbatch_size)
+    m, again = model.batch / (d * config.microbatch_size), config.recompute == "full"
     message = m * model.sequence * config.microbatch_size * h * element_bytes
     layers = model.num_layers / p
     passes = np.select([config.zero == 3, config.zero == 2], [3 * m, m + 1], 2)
     gradients = layers * element_bytes * (12 * h * h / t + 7 * h / t + 6 * h)
     return {
-        "tensor": np.float64(layers * message * (2 + config.recompute) * 4 * (1 - 1 / t)),
+        "tensor": np.float64(layers * message * (2 + again) * 4 * (1 - 1 / t)),
         "pipeline": np.float64(message * config.interleave * np.clip(p - 1, 0, 2)),
         "data": np.float64(passes * gradients * (1 - 1 / d)),
     }
@@ -54,8 +55,9 @@ def step_s(model, config, machine, element_bytes=2):
     h, b, p = model.hidden, config.microbatch_size, config.pipeline
     message = model.sequence * b * h * element_bytes
     layer, logits = np.array(forward_flops(model)) * b / config.tensor / machine.flop_per_s
-    layer = layer * (3 + config.recompute)
-    layer = layer + (4 + 2 * config.recompute) * ring_s(message, config, "tensor", machine)
+    again = config.recompute == "full"
+    layer = layer * (3 + again)
+    layer = layer + (4 + 2 * again) * ring_s(message, config, "tensor", machine)
     counts = np.full(p, model.num_layers // p) + (np.arange(p) < model.num_layers % p)
     stages = counts * layer + 2 * config.interleave * message_s(message, config, machine)
     stages[-1] += 3 * logits

@@ -43,14 +43,11 @@ def memory_bytes(model, config):
         outside = (model.vocabulary + model.sequence) * model.hidden if stage == 0 else 0
         psi = -(-(layers * (12 * model.hidden + 13) * model.hidden + outside) // config.tensor)
         tokens = model.sequence * config.microbatch_size
-        full = tokens * (
-            10 * model.hidden
-            + (24 * model.hidden + 5 * model.num_heads * model.sequence) / config.tensor
-        )
+        full = tokens * model.hidden * (10 + 24 / config.tensor)
         held = min(microbatches(model, config), config.pipeline - stage)
         small = 2 * tokens * model.hidden
-        kept = held * layers * (small if config.recompute else full)
-        kept += full if config.recompute else 0
+        kept = held * layers * (small if config.recompute == "full" else full)
+        kept += full if config.recompute == "full" else 0
         per_stage.append(state_bytes(psi, config.data, config.zero) + kept)
     return max(per_stage)
 
@@ -64,7 +61,7 @@ def sent_bytes(model, config, element_bytes=2):
         gradients = (cut / t + whole) * element_bytes
         scatters, gathers = [(1, 1), (1, 1), (m, 1), (m, 2 * m)][config.zero]
         sent["data"] += (scatters + gathers) * (gradients - gradients / d)
-        for _ in ("forward", "backward") + ("again",) * config.recompute:
+        for _ in ("forward", "backward") + ("again",) * (config.recompute == "full"):
             sent["tensor"] += m * 2 * 2 * (message - message / t)
     if config.pipeline > 1:
         neighbours = 1 if config.pipeline == 2 else 2
@@ -84,7 +81,7 @@ def step_s(model, config, machine, element_bytes=2):
         return steps * links[axis].alpha_s + steps * nbytes / size * links[axis].beta_s_per_byte
 
     message = s * b * h * element_bytes
-    passes = 4 if config.recompute else 3
+    passes = {"none": 3, "full": 4}[config.recompute]
     flop_s = 1 / t / machine.flop_per_s
     layer_s = passes * b * (24 * s * h * h + 4 * s * s * h) * flop_s
     layer_s += 2 * (passes - 1) * ring(message, "tensor")
