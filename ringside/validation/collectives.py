@@ -1,24 +1,51 @@
-"""Collectives: from point-to-point latencies, from a fitted line, and by replay."""
+"""Collectives: from point-to-point latencies, and by replay."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from ringside.timing.machine import Machine
+from ringside.timing.rails import formula_s, rings_s
 from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace
 from ringside.validation.row import Row, load
 
 
-def allreduce_s(machine: Machine, world_size: int, nbytes: int, algorithm: str) -> float:
-    """Replay one library all-reduce of all ranks."""
-    members = tuple(range(world_size))
-    detail = ("allreduce", 0, 0, members, (nbytes,))
-    call = [Op(Kind.COLLECTIVE, request=0, detail=detail), Op(Kind.WAIT, detail=(0,))]
+def allreduce_s(
+    machine: Machine, world_size: int, nbytes: int, algorithm: str, num_groups: int = 1
+) -> float:
+    """Replay one library all-reduce of all ranks, or of several groups of them at once.
+
+    Args:
+        machine: where the ranks live.
+        world_size: of all groups together.
+        nbytes: of every rank's vector.
+        algorithm: by which the library's all-reduce is timed.
+        num_groups: rank r belongs to group r modulo this.
+    """
     chosen = machine.with_(collectives={"allreduce": algorithm})
-    return replay(Trace(world_size, [call] * world_size), chosen).makespan_s
+    return _collective_s(chosen, world_size, "allreduce", (nbytes,), num_groups)
+
+
+def allgather_s(machine: Machine, world_size: int, nbytes: int) -> float:
+    """Replay one library all-gather of all ranks, after which each has ``nbytes``."""
+    return _collective_s(machine, world_size, "allgather", (nbytes // world_size,) * world_size)
+
+
+def _collective_s(
+    machine: Machine, world_size: int, name: str, sizes: tuple[int, ...], num_groups: int = 1
+) -> float:
+    members = tuple(range(world_size))
+    rails = num_groups == 1 and machine.ranks_per_node > 1
+    if rails and machine.node(world_size - 1) > 1:  # as the replay, without its messages
+        return formula_s(machine, name, members, sizes) or rings_s(machine, name, members, sizes)
+    calls = []
+    for rank in range(world_size):
+        group = rank % num_groups
+        detail = (name, 0, 0, members[group::num_groups], sizes)
+        call = Op(Kind.COLLECTIVE, comm=f"group {group}", request=0, detail=detail)
+        calls.append([call, Op(Kind.WAIT, detail=(0,))])
+    return replay(Trace(world_size, calls), machine).makespan_s
 
 
 def osu() -> list[Row]:
@@ -38,40 +65,66 @@ def osu() -> list[Row]:
     return rows
 
 
-def _line(nbytes: Sequence[float], us: Sequence[float]) -> tuple[float, float]:
-    """Latency and inverse bandwidth that miss the times least, relatively."""
-    x, y = np.asarray(nbytes, float), np.asarray(us, float)
-    both = np.stack([1 / y, x / y], axis=1)
-    (alpha, beta), *_ = np.linalg.lstsq(both * [1, 1e6], np.ones_like(y), rcond=None)
-    return float(alpha), float(beta) * 1e6
-
-
 def nccl() -> list[Row]:
-    """One latency and bandwidth for all sizes, then one for each of three protocols."""
+    """The preset, and what a call costs besides: fitted on every other size, judged on the rest."""
     source, table = load("nccl_a100")
-    sizes, times = table["bytes"], table["us"]
-    ends = [*table["regimes"], float("inf")]
+    sizes, times = table["bytes"], np.asarray(table["us"])
+    machine, world_size = Machine.load(table["machine"]), table["gpus"]
+    modelled = np.array(
+        [1e6 * allreduce_s(machine, world_size, n, machine.algorithm("allreduce")) for n in sizes]
+    )
+    fitted = slice(0, None, 2)
+    shares = modelled[fitted] / times[fitted]
+    call_us = float(np.sum((1 - shares) / times[fitted]) / np.sum(times[fitted] ** -2.0))
+    return [
+        Row(source, f"all-reduce of {n} B, µs", us, model + call_us, "large messages")
+        for n, us, model in zip(sizes[1::2], times[1::2], modelled[1::2], strict=True)
+    ]
+
+
+def bus_bandwidths() -> list[Row]:
+    """Large vectors on the presets: what each rank sends, over the time."""
+    source, table = load("bus_bandwidths")
     rows = []
-    for name, limits in (("one line", [float("inf")]), ("three lines", ends)):
-        for size, published in zip(sizes[1::2], times[1::2], strict=True):
-            low, high = _regime(size, limits)
-            fitted = [
-                (n, t) for n, t in zip(sizes[::2], times[::2], strict=True) if low <= n <= high
-            ]
-            alpha, beta = _line([n for n, _ in fitted], [t for _, t in fitted])
-            item = f"all-reduce of {size} B, µs, {name} fitted on the other sizes"
-            rows.append(Row(source, item, published, alpha + beta * size, "large messages"))
+    for values in table["rows"]:
+        of = dict(zip(table["columns"], values, strict=True))
+        machine = Machine.load(of["machine"])
+        world_size = of["nodes"] * machine.ranks_per_node
+        seconds = allreduce_s(machine, world_size, of["bytes"], of["algorithm"], of["groups"])
+        predicted = _bus_bandwidth(of["bytes"], world_size // of["groups"], seconds, 2)
+        rows.append(Row(source, of["item"], of["gb_per_s"], predicted, "bus bandwidth"))
     return rows
 
 
-def _regime(size: float, limits: Sequence[float]) -> tuple[float, float]:
-    """The stretch that a size lies in; neighbours share their limit."""
-    low = 0.0
-    for high in limits:
-        if size <= high:
-            break
-        low = high
-    return low, high
+def many_nodes() -> list[Row]:
+    """The same vector on more and more nodes, and a network that is set up badly."""
+    source, table = load("many_nodes")
+    machine, nbytes = Machine.load(table["machine"]), table["bytes"]
+    algorithm = machine.algorithm("allreduce")
+    rows = []
+    for i, nodes in enumerate(table["nodes"]):
+        world_size = nodes * machine.ranks_per_node
+        seconds = allreduce_s(machine, world_size, nbytes, algorithm)
+        for name, passes, took_s in (
+            ("all-reduce", 2, seconds),
+            ("all-gather", 1, allgather_s(machine, world_size, nbytes)),
+        ):
+            published = table[name.replace("-", "")][i]
+            predicted = _bus_bandwidth(nbytes, world_size, took_s, passes)
+            item = f"{name} of 256 MB on {world_size} H100, GB/s"
+            rows.append(Row(source, item, published, predicted, "bus bandwidth"))
+    badly = table["badly_set_up"]
+    for size, published in zip(badly["bytes"], badly["gb_per_s"], strict=True):
+        seconds = allreduce_s(machine, 16, size, "ring")
+        item = f"all-reduce of {size >> 30} GiB on 16 H100 over RoCE, GB/s"
+        predicted = _bus_bandwidth(size, 16, seconds, 2)
+        rows.append(Row(source, item, published, predicted, "bus bandwidth"))
+    return rows
+
+
+def _bus_bandwidth(nbytes: int, num_members: int, seconds: float, passes: int) -> float:
+    """GB/s as nccl-tests counts them: what a member sends in a ring, over the time."""
+    return 1e-9 * passes * (num_members - 1) / num_members * nbytes / seconds
 
 
 def nccl_trees() -> list[Row]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
+from statistics import median
 
-from ringside.validation import collectives, pipelines, training
+from ringside.validation import collectives, pipelines, runs, training
 from ringside.validation.row import ACCURACY, Row, load
 
 _TABLES = (
@@ -17,6 +19,9 @@ _TABLES = (
     training.tensorflow,
     collectives.osu,
     collectives.nccl,
+    collectives.bus_bandwidths,
+    collectives.many_nodes,
+    runs.published_runs,
     collectives.nccl_trees,
     collectives.megatron_2019,
     training.goyal_bandwidth,
@@ -25,9 +30,10 @@ _TABLES = (
 )
 
 
-def rows() -> list[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """Every published number that something here predicts."""
-    return [row for table in _TABLES for row in table()]
+    return tuple(row for table in _TABLES for row in table())
 
 
 def unpredicted() -> list[dict[str, str]]:
@@ -57,16 +63,23 @@ def _lines() -> Iterator[str]:
     yield "| class | right within |"
     yield "|---|---|"
     for name, tolerance in ACCURACY.items():
-        yield f"| {name} | {'a factor of 3' if name == 'factor 3' else f'{tolerance:.1%}'} |"
+        factor = f"a factor of {1 + tolerance:g}"
+        yield f"| {name} | {factor if name.startswith('factor') else f'{tolerance:.1%}'} |"
     for source, group in groupby(every, key=lambda row: row.source):
         yield ""
         yield f"## {source.title}"
         yield ""
         yield f"{source.source}; {source.evidence}."
         yield ""
+        if source.note:
+            yield source.note
+            yield ""
+        table = list(group)
+        yield f"Median error: {median(abs(row.error) for row in table):.1%}."
+        yield ""
         yield "| | published | predicted | error | class | |"
         yield "|---|---:|---:|---:|---|---|"
-        for row in group:
+        for row in table:
             verdict = "yes" if row.reproduces else f"**no**: {row.reason}"
             yield (
                 f"| {row.item} | {row.published:g} | {row.predicted:.4g} | {row.error:+.1%} "

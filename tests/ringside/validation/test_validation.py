@@ -5,12 +5,23 @@ from __future__ import annotations
 import tomllib
 from itertools import pairwise, product
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from ringside.kit import cluster_folder
 from ringside.timing.machine import Machine
-from ringside.validation import ACCURACY, Row, Source, collectives, markdown, pipelines, training
+from ringside.validation import (
+    ACCURACY,
+    Row,
+    Source,
+    collectives,
+    load,
+    markdown,
+    pipelines,
+    runs,
+    training,
+)
 from ringside.validation.__main__ import DOCUMENT, main
 from ringside.validation.report import rows, unpredicted
 
@@ -123,3 +134,56 @@ def test_a_replayed_all_reduce_takes_its_closed_form() -> None:
     assert collectives.allreduce_s(textbook, 4, 4000, "halving_doubling") == pytest.approx(
         halving_s
     )
+
+
+def test_steps_of_sharded_runs_are_within_15_percent_by_constants_of_the_other_half() -> None:
+    every = runs.read()
+    assert [run["id"] for run in every] == sorted(run["id"] for run in every)
+    assert all(run["evidence"] in ("V", "V2") for run in every)
+    fitted = [run for run in every if run["fitted"] == "1"]
+    for (name, dtype), share in runs.fit(fitted).items():
+        assert Machine.load(name).rates[dtype]["steps"] == share
+    errors = [
+        abs(runs.step_s(run, runs.machine_of(run)) / float(run["step_s"]) - 1)
+        for run in every
+        if run["zero"] == "3" and run["fitted"] == "0"
+    ]
+    assert len(errors) == 55 > len(fitted)
+    assert median(errors) < 0.15
+    assert sum(error < 0.15 for error in errors) > 0.6 * len(errors)
+
+
+def test_bus_bandwidths_of_up_to_16_nodes_are_within_15_percent() -> None:
+    errors = [row.error for row in collectives.bus_bandwidths() if " 20 x 72" not in row.item]
+    assert median(map(abs, errors)) < 0.05
+    within = [error for error in errors if abs(error) < 0.15]
+    assert len(within) >= len(errors) - 4  # and those say why
+
+
+def test_groups_that_share_a_nic_halve_each_others_rate() -> None:
+    machine = Machine.load("dgx_a100").with_(ranks_per_node=2, gpus_per_nic=2)
+    nbytes = 1 << 30
+    alone = collectives.allreduce_s(machine.with_(ranks_per_node=1), 2, nbytes, "ring")
+    both = collectives.allreduce_s(machine, 4, nbytes, "ring", num_groups=2)
+    assert both == pytest.approx(2 * alone, rel=1e-3)
+
+
+def test_the_preset_is_within_a_factor_of_a_half_of_nccl_at_every_size() -> None:
+    rows = collectives.nccl()
+    assert len(rows) == 15
+    ratios = [row.predicted / row.published for row in rows]
+    assert max(max(ratio, 1 / ratio) for ratio in ratios) < 1.5
+    assert sum(max(ratio, 1 / ratio) for ratio in ratios) / len(ratios) < 1.2
+
+
+def test_with_one_port_a_node_eight_published_steps_would_be_far_too_long() -> None:
+    judged = [run for run in runs.read() if run["fitted"] == "0"]
+    too_long = []
+    for run in judged:
+        published, machine = float(run["step_s"]), runs.machine_of(run)
+        assert runs.step_s(run, machine) < 1.5 * published
+        one_s = runs.step_s(run, machine.with_(gpus_per_nic=machine.ranks_per_node))
+        if run["tensor"] == "1" and one_s > 1.5 * published:
+            too_long.append(run["id"])
+    assert len(too_long) == 8
+    assert "eight" in load("published_runs")[0].note
