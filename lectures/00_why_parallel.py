@@ -707,9 +707,10 @@ show(figure, ALT)
 #
 # Two questions make such a figure useful. **What does the number mean?** ZeRO-Infinity's 32
 # trillion parameters fit on 512 GPUs. Training on 20 tokens for each of them would take more than
-# 100,000 years at the speed that its authors report. **How many parameters are there for each
-# accelerator?** At 16 bytes for each parameter, a GPU of 32 GB holds 2 billion. A system with more
-# has moved states to the memory of the CPU or to disks, or it keeps fewer bytes for each parameter.
+# 100,000 years at the speed that its authors report for *one* trillion. **How many parameters are
+# there for each accelerator?** At 16 bytes for each parameter, a GPU of 32 GB holds 2 billion. A
+# system with more has moved states to the memory of the CPU or to disks, or it keeps fewer bytes
+# for each parameter.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "systems", "hide-input"]
 systems = table(DATA / "frameworks.csv")

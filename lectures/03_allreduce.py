@@ -1762,7 +1762,61 @@ assert [round(nbytes / 1e6) for nbytes in out.values()] == [194, 678, 700, 700, 
 assert round(times["b"] / times["a"], 1) == 4.0
 assert round(times["c"] / times["a"], 1) == round(times["d"] / times["a"], 1) == 3.6
 assert len({nbytes for run in runs.values() for nbytes in run.sent_bytes()}) == 1
-assert zaratan.ranks_per_node == 4 and zaratan.shared_nic
+assert zaratan.ranks_per_node == 4 == zaratan.gpus_per_nic
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **One ring, or eight.** Large machines have a network port for each GPU. In the `dgx_a100` model [18] a node has eight
+# GPUs and eight ports, with 24 GB/s each. Sum 8 GiB over two such nodes, once by the ring that you wrote and once by the
+# library, in one line. Let the library use rings, too. From a time follows the **bus bandwidth**, in which NCCL's tests
+# report: $2\frac{p-1}{p}n$ bytes, divided by the time. It says how fast the bytes of a ring go.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile one_line.py
+import numpy as np
+
+
+def all_reduce(comm, nbytes):
+    comm.Allreduce(np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8))
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("03/rails", "How many times as fast as your ring is the library's all-reduce?", unit="times")
+
+# %% slideshow={"slide_type": "fragment"}
+dgx = ringside.Machine.load("dgx_a100").with_(
+    collectives={"allreduce": "ring"}, eager_threshold_bytes=0
+)
+longer = 2**33 / n0  # the programs send n0 bytes in place of 8 GiB
+slower = dgx.with_(beta_s_per_byte=longer * dgx.beta_s_per_byte,
+                   intra_beta_s_per_byte=longer * dgx.intra_beta_s_per_byte)  # fmt: skip
+bus_GB_per_s, ports_GB = {}, {}
+for name, target in {"your ring": RING, "the library": "one_line.py:all_reduce"}.items():
+    run = ringside.run(target, 16, (n0,), machine=slower)
+    bus_GB_per_s[name] = 2 * 15 / 16 * 2**33 / 1e9 / run.makespan_s
+    ports_GB[name] = run.timeline.bytes_matrix[:8, 8:].sum(axis=1) * longer / 1e9
+    print(
+        f"{name:11} {bus_GB_per_s[name]:4.0f} GB/s; GB through each port of node 0: {ports_GB[name].round(1)}"
+    )
+reveal("03/rails", bus_GB_per_s["the library"] / bus_GB_per_s["your ring"])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# **A ring that you write is one ring on one port.** It leaves each node by one GPU, and seven of eight ports are idle. So
+# you get 24 GB/s. The library knows which GPUs share a node. It cuts the vector into eight parts and sends each one round
+# a ring of its own. Each ring enters and leaves a node by another GPU, so all eight ports work at once: 191 GB/s. Each GPU
+# still sends the same number of bytes. NCCL was measured at 189.6 GB/s on two such nodes [19].
+#
+# The ports with the same place in their nodes are called a **rail**. On `zaratan` more rings would gain nothing, since all
+# GPUs of a node share one port. With a port for each GPU, you can use all of them yourself in two levels: question 5.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert dgx.ranks_per_node == 8 and dgx.gpus_per_nic == 1 and round(1e-9 / dgx.beta_s_per_byte) == 24
+assert [round(rate) for rate in bus_GB_per_s.values()] == [24, 191]
+assert abs(bus_GB_per_s["the library"] / 189.6 - 1) < 0.02  # measured [19]
+assert (ports_GB["your ring"] > 0).sum() == 1 and np.allclose(
+    ports_GB["the library"], 2.01, atol=0.01
+)
+sent = run.timeline.bytes_matrix.sum(axis=1)
+assert (sent == 2 * 15 / 16 * n0).all() and run.world_size == 16
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 11. What the libraries choose
@@ -2485,6 +2539,9 @@ assert nested.sent_messages()[0] == 14 + 6 and runs["a"].sent_messages()[0] == 6
 #     May 2017. github.com/tensorflow/tensorflow
 # 17. Horovod, `docs/benchmarks.rst`: 128 servers with 4 P100 each, RoCE 25 Gbit/s.
 #     github.com/horovod/horovod
+# 18. `cluster/machines/dgx_a100.toml`, with the source of each number.
+# 19. Oracle Cloud: running NCCL tests on two nodes of eight A100 with eight ports of 200 Gbit/s each, NCCL 2.29, vectors
+#     of 8 GiB. github.com/oracle-quickstart/oci-hpc-oke, docs/running-nccl-rccl-tests-from-slurm-operator.md at 61d210ac.
 #
 # Read next: [6] for the algorithms, [7] for the trees, and E. Chan, M. Heimlich, A. Purkayastha,
 # R. van de Geijn, Collective communication: theory, practice, and experience, Concurrency and

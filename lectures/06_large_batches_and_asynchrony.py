@@ -1618,7 +1618,7 @@ assert round(mean_loss["all bits"], 2) == 0.19
 # ## 12. What was adopted
 #
 # **Servers, synchronous.** In May 2017 TensorFlow published speeds with parameter servers on up to
-# 64 GPUs, in instances of 8 [18]. The servers run on the instances of the workers, and all wait
+# 64 K80 GPUs, in instances of 8 [18]. The servers run on the instances of the workers, and all wait
 # for all. Let $n$ be the bytes of the gradients. With $m$ instances and $S$ servers, the network
 # of an instance that has a server carries, in each direction,
 #
@@ -1661,7 +1661,7 @@ assert round(100 * misses["ResNet-152"]) == 14 and num_servers["ResNet-152"] == 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
 # | scheme | adopted? | evidence |
 # |---|---|---|
-# | large batches, linear rule, warm-up | yes, everywhere | ImageNet with batches of 8192 [4]; LARS up to 32K [5] |
+# | large batches, linear rule, warm-up | yes | ImageNet with batches of 8192 [4]; LARS up to 32K [5] |
 # | BSP for language models | yes | Llama 3: synchronous on 16K GPUs, and a failed GPU may stop all; 419 unexpected stops in 54 days [19] |
 # | asynchronous parameter server | for recommenders, beside synchronous training | both are commonly deployed there [20]; TensorFlow has one [9] |
 # | SSP | hardly | we know of no large language model that was trained with it |

@@ -103,9 +103,11 @@ print(f"so it takes at least {np.ceil(16 * parameters / gpu_bytes):.0f} GPUs")
 # It reports 42,405,855,232 bytes. In this course a GB is $10^9$ bytes, so that is 42.4 GB. It is also
 # 39.5 GiB, where a GiB is $2^{30}$ bytes.)
 #
-# Data parallelism doesn't help, since each of its ranks holds the whole model. The model itself has to
-# be cut. You can cut *inside* each layer, as lecture 8 does, or *between* layers. What has to be sent
-# for one sequence of 2048 tokens?
+# Plain data parallelism doesn't help, since each of its ranks holds the whole model. ZeRO-3 does divide
+# these bytes (lecture 7). It gathers each layer before use, so every GPU receives nearly all weights, once
+# forward and once backward. That pays as long as each GPU has many tokens of its own. Here we divide the
+# *work* on one sequence as well. You can cut *inside* each layer, as lecture 8 does, or *between* layers.
+# What has to be sent for one sequence of 2048 tokens?
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (layers, hidden, tokens) == (80, 12288, 2048)
@@ -943,7 +945,9 @@ explore(
 # had 8 stages, and each stage was split over 8 GPUs. A sequence needs
 # $96\,\ell h^2 t\,(1 + \frac{t}{6h} + \frac{V}{16 \ell h})$ FLOPs for $\ell$ layers, $h$ hidden numbers,
 # $t$ tokens and $V$ words [1]. This counts the forward pass, the backward pass, and a second forward
-# pass (section 9). Let each message carry an activation through the network card of a `zaratan` node.
+# pass (section 9). The GPUs reached 148 TFLOP/s, with all waiting in it [1]. Let each message carry an
+# activation through the network card of a `zaratan` node. (The paper's machines have a card of twice that
+# bandwidth for each GPU.)
 
 # %% slideshow={"slide_type": "fragment"}
 trained = table(LECTURES / "data" / "megatron_2021_grids.csv")
@@ -958,9 +962,9 @@ print(f"at {rate} TFLOP/s a stage takes {stage_ms:.0f} ms for a sequence")
 print(f"a message takes {message_ms:.1f} ms, {message_ms / stage_ms:.1%} of that")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A message takes 4.0 ms and a stage takes 259 ms, so the message is 1.6 % of it. For models that *need* a
-# pipeline, a message is usually short compared with the work. This makes pipelines attractive between
-# nodes. Latency matters where stages are small: in small models, with many stages, on slow networks, and
+# A message takes 4.0 ms and a stage takes 259 ms, so the message is 1.6 % of it, even through one such
+# card. For models that *need* a pipeline, a message is usually short compared with the work. This makes
+# pipelines attractive between nodes. Latency matters where stages are small: in small models, with many stages, on slow networks, and
 # with the finer cuts of the next section.
 #
 # There is one more trap. So far each message left as soon as it was sent. If the network waits until
@@ -970,7 +974,7 @@ print(f"a message takes {message_ms:.1f} ms, {message_ms / stage_ms:.1%} of that
 # that.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(stage_ms) == 259 and round(message_ms, 1) == 4.0
+assert rate == 148 and round(stage_ms) == 259 and round(message_ms, 1) == 4.0
 assert round(message_ms / stage_ms, 3) == 0.016 and (tensor, stages) == (8, 8)
 strict = slow.with_(eager_threshold_bytes=0)
 rendezvous_ms = [
@@ -1473,9 +1477,11 @@ assert memory["gib"][0] == 11.7 and np.allclose(gib[1:], memory["gib"][1:], rtol
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 12. What the systems do
 #
-# **1F1B** with one update at the end of the batch is what most systems run. [1] calls it
+# **1F1B** with one update at the end of the batch is the schedule of Megatron-LM. [1] calls it
 # PipeDream-Flush, after the system that had this order first, without waiting for the last gradient [7].
-# PyTorch has it as `Schedule1F1B`, beside `ScheduleGPipe` and an interleaved schedule [8].
+# PyTorch has it as `Schedule1F1B`, beside `ScheduleGPipe` and two schedules with several pieces on a
+# stage, `ScheduleInterleaved1F1B` and `ScheduleLoopedBFS`. Three more cut the backward pass in two, as
+# question 5 does: `ScheduleInterleavedZeroBubble`, `ScheduleZBVZeroBubble` and `ScheduleDualPipeV` [8].
 #
 # **Megatron-LM** trained a model of 1008 billion parameters on 3072 GPUs [1]. A tensor-parallel group
 # had 8 GPUs, and there were 64 stages. The batch had 3072 sequences. The table doesn't give the size of
@@ -1505,6 +1511,11 @@ reveal("09/megatron-bubble", 100 * bubble)
 # pipeline has only 64.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
+from torch.distributed import pipelining
+
+offered = {name.removeprefix("Schedule") for name in pipelining.__all__ if "Schedule" in name}
+assert offered >= {"1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS"}
+assert offered >= {"InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"}
 assert (trained["gpus"][-1], trained["batch"][-1], trained["layers"][-1]) == (
     3072,
     3072,
@@ -1693,8 +1704,9 @@ for name, kept in (("GPipe", M), ("1F1B", 8)):
 print(f"with {M} microbatches the bubble is {bubble:.1%}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The model takes 36.4 GB of each GPU, and 6.0 GB are left. The authors trained it with 96 microbatches in
-# each replica [1]. GPipe would have to keep 48.3 GB of activations for them. 1F1B keeps 4.0 GB, which fits.
+# The model takes 36.4 GB of each GPU, and 6.0 GB are left. The authors gave 96 sequences to each replica, on
+# GPUs of 80 GB [1]. Let each be a microbatch. GPipe would have to keep 48.3 GB of activations for them.
+# 1F1B keeps 4.0 GB, which fits.
 # The bubble is 6.8 % of the time. So the 55 GPUs of the beginning become 64, and what makes them enough is
 # the order of work.
 

@@ -1332,9 +1332,10 @@ assert round(stated["largest share of the peak"], 2) == 0.55
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. What became of it
 #
-# Asynchronous pipelines work, and hardly anybody trains large models with them. Megatron-LM has
-# 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system that
-# introduced the order [5]. torch has it as `Schedule1F1B` [12]. Why did the flush win?
+# Asynchronous pipelines work, and we know of no large language model that was trained with one.
+# Megatron-LM has 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system
+# that introduced the order [5]. torch has it as `Schedule1F1B`, and all schedules of torch have a
+# flush [12]. Why did the flush win?
 #
 # - Data parallelism is the reference. A flush computes exactly the same gradient. Nobody has to ask
 #   whether a difference in the loss comes from staleness.
@@ -1565,9 +1566,17 @@ assert bubbles["DualPipe"] == (P // 2 - 1) * ((F + B + W) + (B + W) - 3 * W)
 # On 8 GPUs the bubbles are 21, 7, 0 and 6 ms. The formulas leave out what DualPipe is made for.
 # DeepSeek-V3 sends each token to a few of many *expert* layers, which live on other GPUs. So it
 # sends a lot inside each layer, and F&B hides that.
+#
+# You needn't write these schedules yourself. Torch has three with the backward pass in two
+# halves: `ScheduleInterleavedZeroBubble`, `ScheduleZBVZeroBubble` and `ScheduleDualPipeV` [12]. The
+# last is a form of DualPipe that needs half as many GPUs for the same stages [7].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert list(bubbles.values()) == [21, 7, 0, 6]
+from torch.distributed import pipelining
+
+offered = {name for name in pipelining.__all__ if "Schedule" in name}
+halves = {"ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}
+assert list(bubbles.values()) == [21, 7, 0, 6] and halves | {"Schedule1F1B"} <= offered
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. When a stage dies
@@ -1608,7 +1617,7 @@ reveal("10/restart", "exactly" if gap < 1e-12 else "not exactly")
 # **How often?** Let a checkpoint take the time $C$, and let $\mu$ be the mean time between
 # failures. If you write one every $\tau$, you lose about $C/\tau$ of the time to writing, and
 # $\tau/(2\mu)$ to work that has to be done again. The sum is least for $\tau = \sqrt{2 C \mu}$ [13].
-# Llama 3 had 419 unexpected stops in 54 days [8].
+# Llama 3 ran on 16,384 GPUs, and had 419 unexpected stops in 54 days [8].
 
 # %% slideshow={"slide_type": "fragment"}
 between_s = stated["days"] * 86400 / stated["unexpected stops"]
@@ -1618,14 +1627,16 @@ lost = write_s / every_s + every_s / 2 / between_s
 print(f"a stop every {between_s / 3600:.2f} h, a checkpoint every {every_s:.0f} s, {lost:.1%} lost")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# There was a stop every 3.09 h. With 30 s for a checkpoint (our assumption) you would write one
-# every 817 s and lose 7.3 % of the time, restarts not counted. A *replicated* stage is better
+# On these GPUs there was a stop every 3.09 h. With 30 s for a checkpoint (our assumption) you would
+# write one every 817 s and lose 7.3 % of the time, restarts not counted. A *replicated* stage is better
 # off. If a replica dies, another has the same weights.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert early < 1e-12 < 1e-4 < gap and round(between_s / 3600, 2) == 3.09
 assert round(every_s) == 817 and round(lost, 3) == 0.073
 assert (stated["unexpected stops"], stated["days"]) == (419, 54)
+systems = table(LECTURES / "data" / "frameworks.csv")
+assert systems["accelerators"][systems["system"] == "Llama 3"][0] == 16_384
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers** (three quarters of an hour for sections 8 to 10). In section 8 stop at the two

@@ -1693,15 +1693,17 @@ reveal("11/published", efficiency["ring"][2])
 # formula, so the timing is not more exact than that. A formula that counts blocks explains almost all of the loss.
 #
 # For zigzag the formula says 100 %, and 82 to 90 % were measured. It isn't the bandwidth. This model has 8 heads for keys
-# and 32 for queries. On our machine, 685 tokens on each rank would hide its ring inside a node, and each rank has 8192 of
-# them. Likely causes are smaller products, the work of putting the parts together, and the start of more kernels.
-# None of them is in the model.
+# and 32 for queries. On our machine, whose GPU is an A100 too, 685 tokens on each rank would hide its ring inside a node.
+# An H800 computes faster, at most 989 TFLOP/s, and sends 160 GB/s inside a node [13]. It would take 3091 tokens. Each
+# rank has 8192 of them. Likely causes are smaller products, the work of putting the parts together, and the start of more
+# kernels. None of them is in the model.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(e, 1) for e in (efficiency["ring"].min(), efficiency["ring"].max())] == [51.4, 53.8]
 assert int(efficiency["ring"].min()) == 51 and round(efficiency["ring"].max()) == 54
 assert round(efficiency["zigzag"].min()) == 82 and round(efficiency["zigzag"].max()) == 90
 assert round(100 * 8 / 15, 1) == 53.3 and round(within / 4) == 685 and 8 * 8192 == 65_536
+assert round(2 * 989e12 / 160e9 / 4) == 3091 < 8192
 assert sum(efficiency["ring"] > 100 * 8 / 15) == 1
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
@@ -2062,6 +2064,8 @@ assert numbers // 2**20 == 4096 and 1 / gamma == 32 / 8
 # 10. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
 # 11. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
 # 12. M. Milakov, N. Gimelshein. Online normalizer calculation for softmax. arXiv:1805.02867.
+# 13. The 989 TFLOP/s: S. Bekman. Machine learning engineering, compute/accelerator/README.md at commit 744d01e1,
+#     github.com/stas00/ml-engineering. The 160 GB/s: DeepSeek-AI. DeepSeek-V3 technical report. arXiv:2412.19437.
 #
 # Read next: [7], whose ring you can now follow line by line; and [5], for a network whose layers are cut in different ways,
 # with a performance model that chooses the cuts.

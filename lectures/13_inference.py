@@ -340,7 +340,8 @@ reveal("13/pages", taken[sizes.index(2048)] / taken[sizes.index(16)])
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With 2048 tokens reserved, 19.6 % of the memory holds something. With pages of 16 tokens it is 98.2 %, and 5.0
 # times as many users fit. On the average half of each user's last page is empty. Small pages waste less. But each
-# page is a place to look up, and a GPU reads long stretches faster, so 16 or 32 tokens are usual.
+# page is a place to look up, and a GPU reads long stretches faster. vLLM, the program of the paper, takes 16 tokens
+# unless you say otherwise [21].
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Pages can also be **shared**. Many prompts begin alike, for example with the same instructions. Then the pages of
@@ -810,8 +811,9 @@ reveal("13/prefill-eight", prefill_s[8])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # On 8 GPUs the prefill takes 0.94 s, more than twice as long as on 4, although only 0.18 s of it is computing. Between
-# nodes a GPU has an eighth of the bandwidth that it has inside, and all four GPUs of a node share it. So latency
-# limits the decode, and bandwidth limits the prefill:
+# nodes a GPU has an eighth of the bandwidth that it has inside, and all four GPUs of a node share it. (With a port for
+# each GPU the library's rings would use all four ports (lecture 3), and it would be 0.38 s. Eight GPUs would still be no
+# faster than four.) So latency limits the decode, and bandwidth limits the prefill:
 #
 # | | tensor parallelism over both nodes | inside each node, with a pipeline of two nodes |
 # |---|---|---|
@@ -826,6 +828,7 @@ reveal("13/prefill-eight", prefill_s[8])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(prefill_s[4], 2) == 0.38 and round(prefill_s[8], 2) == 0.94
 assert round(alone_s, 2) == 0.18 and prefill_s[8] / prefill_s[4] > 2
+assert round(replayed_ms(pair, quiet.with_(gpus_per_nic=1)) / 1e3, 2) == 0.38
 assert round(2048 * m.d * w / 1e6, 1) == 33.6 and 2 * m.layers == 160
 looks = 4 * m.layers * m.d * 2048**2 / 2  # two products for each pair of tokens
 assert round(looks / (2 * used * 2048), 2) == 0.02
@@ -1303,7 +1306,8 @@ for (name, how), value in ridges.items():
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With plain arithmetic this was 12 to 17 through three generations. With tensor cores it is 139 on a V100, 195 on
-# an A100 and 295 on an H100 [2]. So each generation needs more users at once to be used well. By its peak in 16
+# an A100 and 295 on an H100 [2]. (The deck gives the A100 1600 GB/s. With the data sheet's 1555 it is the 201 of
+# section 2.) So each generation needs more users at once to be used well. By its peak in 16
 # bits the A100 is 2.5 times a V100. For one user who waits for an answer it is 1.8 times a V100, by its bandwidth.
 #
 # **Memory on the chip.** The Cerebras wafer of the decks [15] has 40 GB at 20 PB/s. A model of 8 billion
@@ -1345,8 +1349,8 @@ assert kv_bytes(32) == kv_bytes(1) * 32
 # | server | at random times | requests a second within limits on latency |
 # | offline | all at once | throughput |
 #
-# For language models the limits are TTFT and TPOT. For Llama 2 with 70 billion parameters, interactive, they are
-# 450 and 40 ms. For Llama 3.1 with 405 billion they are 6 s and 175 ms [13].
+# For language models the limits are TTFT and TPOT. In round 5.0 of April 2025 they were 450 and 40 ms for Llama 2 with
+# 70 billion parameters, interactive, and 6 s and 175 ms for Llama 3.1 with 405 billion in the server scenario [13].
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1856,8 +1860,8 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 #     docs.nvidia.com/nim/benchmarking/llm/1.0.0/performance.
 # 12. MLCommons. MLPerf Inference rules. github.com/mlcommons/inference_policies, inference_rules.adoc.
 # 13. MLCommons. Llama 3.1 405B and Llama 2 Chat 70B in MLPerf Inference v5.0. April 2025,
-#     mlcommons.org/2025/04/llm-inference-v5. The limits are quoted from NVIDIA's announcement of its results in
-#     that round.
+#     mlcommons.org/2025/04/llm-inference-v5. The limits are quoted from NVIDIA. NVIDIA Blackwell delivers massive
+#     performance leaps in MLPerf Inference v5.0. developer.nvidia.com/blog, April 2025.
 # 14. Microsoft. Azure's ND GB200 v6 delivers record performance for inference workloads.
 #     techcommunity.microsoft.com, post 4399253, 2025.
 # 15. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
@@ -1870,6 +1874,7 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 #     spatio-temporal data. CF 2022.
 # 20. J. Yin, and others. Comparative evaluation of deep learning workloads for leadership-class systems.
 #     BenchCouncil Transactions, 2021.
+# 21. vLLM. github.com/vllm-project/vllm, vllm/config/cache.py at commit 002f10e0.
 #
 # Read next: [5], for the cache that you write in the assignment; and [10], whose less than a thousand lines of
 # Python do much of what this lecture is about.

@@ -38,7 +38,7 @@
 # | $T$ | tokens of a rank |
 # | $d, f$ | width of the model, and hidden units of an expert |
 # | $c, C$ | capacity factor, and the room of an expert in tokens |
-# | $P, g$ | ranks, and ranks of a node |
+# | $P, g, q$ | ranks, ranks of a node, and ranks that share a port to other nodes |
 # | $w, F$ | bytes of a number, and operations a second of a GPU |
 # | $\beta$ | seconds that a port takes for a byte |
 
@@ -92,13 +92,15 @@ rest = m.layers * heads + m.without * 3 * m.d * 18_432 + 2 * m.words * m.d
 with_experts = m.layers - m.without
 stored = rest + with_experts * ((m.E + m.shared) * expert + m.E * m.d)  # and the gate
 used = rest + with_experts * ((m.k + m.shared) * expert + m.E * m.d)
+used -= m.words * m.d  # the token embedding is a table: a token reads one row of it
 print(f"{stored / 1e9:.0f} billion weights, of which a token uses {used / 1e9:.1f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The paper says 671 and 37 billion [1]. A token uses one weight in eighteen. So it costs as much arithmetic as in a
-# model of 37 billion weights, and the memory is that of 671 billion: 1342 GB in bf16. Take 16 nodes of the `zaratan`
-# model, with four A100 each. Their 64 GPUs have 2714 GB, so the model fits. Each GPU holds 4 of the 256 experts of
-# each layer. Each works on 4096 tokens of its own, for example on prompts. We look at one layer, forward only.
+# The paper says 671 and 37 billion [1]. A token multiplies with 36.6 billion, one weight in eighteen. So it costs as
+# much arithmetic as in a model of 37 billion weights, and the memory is that of 671 billion: 1342 GB in bf16. Take 16
+# nodes of the `zaratan` model, with four A100 each. Their 64 GPUs have 2714 GB, so the model fits. Each GPU holds 4 of
+# the 256 experts of each layer. Each works on 4096 tokens of its own, for example on prompts. We look at one layer,
+# forward only.
 
 # %% slideshow={"slide_type": "fragment"}
 zaratan = ringside.Machine.load("zaratan")
@@ -108,9 +110,9 @@ sent = T * m.k * m.d * w  # bytes, if no expert were on the token's own GPU
 print(f"the experts of a GPU work {work_ms:.2f} ms; its tokens are {sent / 1e6:.0f} MB")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The experts of a GPU work 9.25 ms, at 312 TFLOP/s [2]. Before that, each token goes to 8 experts, 14,336 bytes for
-# each of them. Afterwards 8 answers of the same size come back. The tokens of a GPU are 470 MB in each direction.
-# Of the 64 GPUs, 60 are on other nodes, and the four GPUs of a node share one port of 12.5 GB/s.
+# The experts of a GPU work 9.25 ms, at an A100's peak of 312 TFLOP/s [2]. Before that, each token goes to 8 experts,
+# 14,336 bytes for each of them. Afterwards 8 answers of the same size come back. The tokens of a GPU are 470 MB in each
+# direction. Of the 64 GPUs, 60 are on other nodes, and the four GPUs of a node share one port of 12.5 GB/s.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -133,7 +135,7 @@ reveal("14/travel", travel_ms)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (m.layers, with_experts, m.d, m.E, m.f, m.k) == (61, 58, 7168, 256, 2048, 8)
-assert round(stored / 1e9) == 671 and 37 <= used / 1e9 < 38 and round(stored / used) == 18
+assert round(stored / 1e9) == 671 and round(used / 1e9, 1) == 36.6 and round(stored / used) == 18
 assert round(stored * w / 1e9) == 1342 and round(64 * zaratan.memory_bytes / 1e9) == 2714
 assert round(work_ms, 2) == 9.25 and round(sent / 1e6) == 470 and m.d * w == 14_336
 assert round(travel_ms) == 282 and round(travel_ms / work_ms) == 30 and P - g == 60
@@ -223,7 +225,7 @@ assert 8 * 8 == 64 and round(small, 1) == 0.2 and round(large, 2) in (0.02, 0.03
 #
 # $$C = \Big\lceil \frac{c\,k\,T}{E} \Big\rceil$$
 #
-# with a *capacity factor* $c$ of 1 to 2. The expert keeps the first $C$ tokens that chose it. The others are
+# with a *capacity factor* $c$, here of 1 to 2. The expert keeps the first $C$ tokens that chose it. The others are
 # **dropped**: their answer from this expert is zero. The residual connection carries such a token past the layer,
 # so nothing stops, but the token learns less. Here $T = 4$, $E = 3$, $k = 1$ and $c = 1.5$, so $C = 2$:
 #
@@ -275,7 +277,9 @@ reveal("14/dropped", 100 * lost[4096][0])
 # and with $c = 1$ more than a quarter is dropped. So **the more tokens are counted together, the less room is wasted**.
 # The price of $c$ is padding: buffers are $c$ times as long as the tokens that come in the mean.
 #
-# All this holds for a gate that chooses at random. A gate that learns doesn't.
+# All this holds for a gate that chooses at random. A gate that learns doesn't. And not every model drops tokens:
+# DeepSeek-V3, whose 8 of 256 experts we took here, drops none, neither in training nor later [1]. It keeps its
+# experts even by other means (section 4).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert abs(lost[4096][0] - 0.035) < 0.004 and lost[4096][2] < 0.003 and lost[64][0] > 0.25
@@ -314,9 +318,9 @@ reveal("14/collapse", (collapsed >= 0.1).sum())
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The term has a price as well. It pulls tokens away from the expert that is best for them, so its factor is small.
-# DeepSeek-V3 uses another way [1]. Each expert has a *bias*, which is added to its score when experts are chosen, and
-# not when answers are weighted. After each step the bias of an expert that got too many tokens becomes a little
-# smaller. So the loss stays what it was.
+# DeepSeek-V3 uses another way for most of the work [1]. Each expert has a *bias*, which is added to its score when
+# experts are chosen, and not when answers are weighted. After each step the bias of an expert that got too many tokens
+# becomes a little smaller. That needs no term in the loss. (A very small one remains, for each sequence by itself.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (collapsed >= 0.1).sum() == 1 and collapsed.max() > 0.9 and without > 0.15
@@ -473,19 +477,22 @@ assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 6. Which is longer: the way or the work?
 #
-# Between nodes all $g$ ranks of a node share a port. Of a rank's rows the part $(P-g)/P$ leaves the node. The way
-# there and back takes
+# A node has $g$ ranks, and $q$ of them share a port to the other nodes: all four on `zaratan`. Of a rank's rows the part
+# $(P-g)/P$ leaves the node. The way there and back takes
 #
-# $$T_\text{way} = 2\,T k\,d\,w\,\frac{P-g}{P}\,g\,\beta ,\qquad
+# $$T_\text{way} = 2\,T k\,d\,w\,\frac{P-g}{P}\,q\,\beta ,\qquad
 #   T_\text{work} = \frac{6\,T k\,d f}{F} ,$$
 #
 # if the experts have three matrices of $d f$ numbers. In the quotient $T$, $k$ and $d$ cancel:
 #
-# $$\frac{T_\text{way}}{T_\text{work}} = \frac{w F\,g\,\beta}{3 f}\,\frac{P-g}{P} .$$
+# $$\frac{T_\text{way}}{T_\text{work}} = \frac{w F\,q\,\beta}{3 f}\,\frac{P-g}{P} .$$
 #
-# More tokens, fewer experts a token or a narrower model change nothing. Only the **hidden units $f$ of an expert**
-# count. Each number of a row that travels is used in $3f$ multiplications. Inside a node each rank has a port of its
-# own. There $g = 1$ stands in place of the shared port, with the part $(P-1)/P$ and the $\beta$ of the inner links.
+# More tokens, fewer experts a token or a narrower model change nothing. Of the model only the **hidden units $f$ of an
+# expert** count. Each number of a row that travels is used in $3f$ multiplications. Inside a node each rank has a port of
+# its own, so the quotient there has $q = 1$, the part $(P-1)/P$ and the $\beta$ of the inner links.
+#
+# (An all-reduce of a library spreads its rings over all ports of a node, as you saw in lecture 3. An all-to-all gains
+# nothing from that: each rank has rows to send, so all ports are busy anyway.)
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -494,7 +501,7 @@ def way_over_work(ranks, f=m.f, machine=zaratan):
     node = machine.ranks_per_node
     inner = machine.link(0, 1).beta_s_per_byte * (min(ranks, node) - 1) / ranks
     outer = machine.beta_s_per_byte * max(ranks - node, 0) / ranks
-    outer *= node if machine.shared_nic else 1
+    outer *= machine.gpus_per_nic
     return w * F / (3 * f) * max(inner, outer)
 
 
@@ -558,7 +565,38 @@ reveal("14/width", enough)
 # Mixtral [7] has 8 experts of 14,336 hidden units and 2 experts a token. Its layers fit into a node. DeepSeek-V3
 # divides its weights into many small experts, so that a token has more combinations to choose from. It is the network
 # that pays for them.
-#
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# **Other machines.** DeepSeek-V3 was trained on H800 [1]. They compute at 989 TFLOP/s, 3.2 times the rate of an A100 [12].
+# But eight of them share a node, and each has a port of 50 GB/s of its own [8].
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "14/machines",
+    "On 64 GPUs of zaratan the way takes 30 times as long as the work. How many times is it on 64 H800?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+MACHINES = {  # FLOP/s; bytes a second of a GPU to others; GPUs that a row reaches by faster links
+    "zaratan, four A100 at a port of 12.5 GB/s": (312e12, 12.5e9 / 4, g),
+    "H800, each at a port of 50 GB/s": (989e12, 50e9, 8),
+    "GB200 NVL72, 72 at NVLink of 900 GB/s": (2500e12, 900e9, 1),
+}
+quotients = {}
+for name, (rate, bytes_per_s, near) in MACHINES.items():
+    quotients[name] = w * rate / (3 * m.f * bytes_per_s) * (P - near) / P
+    print(f"{name:41}: {quotients[name]:4.1f} times")
+reveal("14/machines", list(quotients.values())[1])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The quotient falls from 30 to 5.6, and to 0.9 on a rack of 2025 in which NVLink joins 72 GPUs [12]. Its GPUs compute
+# eight times as fast as an A100, which by itself would make the way eight times as long beside the work. But the bytes a
+# second of a GPU grew from 3.1 to 50 and to 900. On the second machine section 7 is needed. On the third the work takes
+# longer than the way, so the experts can hide it. (All of these are peaks. Programs reach about four fifths of them, on
+# both sides of the quotient.)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # Does the formula hold on the clock? Here 16 ranks in four nodes exchange rows as in section 1. They are shorter by a
 # factor of 1024, and fewer by 16, so a byte takes 16,384 times as long.
 
@@ -598,6 +636,9 @@ assert 1 < 1e3 * flat_run.makespan_s / formula_ms < 1.1
 assert round(way_over_work(4), 2) == 0.76 and round(way_over_work(8)) == 16
 assert round(way_over_work(64)) == 30 and round(enough, -2) == 62_400
 assert round(m.f * way_over_work(4)) == 1560 and np.isclose(work_ms * way_over_work(64), travel_ms)
+assert [round(x, 1) for x in quotients.values()] == [30.5, 5.6, 0.9] and P < 72
+assert [round(per_s / 1e9, 1) for _, per_s, _ in MACHINES.values()] == [3.1, 50, 900]
+assert [round(rate / F, 1) for rate, *_ in MACHINES.values()] == [1, 3.2, 8]
 assert slow == 16_384 == 1024 * 16 and round(work_ms * way_over_work(4)) == 7
 assert round(work_ms * way_over_work(8)) == 150
 
@@ -1105,8 +1146,8 @@ assert round(bound, -2) == 1200 and round(bound / 18, 1) == 67.8 and int(bound /
 #   several, and each one that has any reads all of its weights.
 # - **Counts come first.** A rank can't prepare its memory before it knows them. On GPUs the processor waits for
 #   them, or buffers are as long as the worst case.
-# - **Dropped tokens depend on others.** Whether a token is kept depends on the tokens beside it. So the same sentence
-#   may get another answer in another batch.
+# - **Dropped tokens depend on others.** If a model drops tokens, it depends on the tokens beside one whether it is kept.
+#   So the same sentence may get another answer in another batch.
 # - **A network may be slower than its port.** All-to-all is the pattern that uses every link at once. Our model has no
 #   switches between the ports.
 
@@ -1299,13 +1340,17 @@ assert round(solved.time_us) in range(100, 108) and round(attempt.time_us) in ra
 # - *What do the experts give?* 671 billion weights for the arithmetic of 37 billion. In our small example they brought
 #   the error most of the way to that of a large layer.
 # - *How does a program send tokens?* Counts first, then rows, then answers the same way back. It keeps all experts
-#   busy with a balance loss, and it bounds the busiest one with a capacity.
+#   busy with a balance loss, and it may bound the busiest one with a capacity.
 # - *How can 282 ms become less?* At most 4 nodes a token and one copy to each node leave 141 ms. Numbers of 8 bits on
 #   the way there leave 106. Two batches hide 9.25 of them behind the experts. The layer doesn't suit `zaratan`.
 #
 # What would suit it? On `zaratan`, without these measures, experts of 62,400 hidden units would work as long as their
-# rows travel. Or the network is faster. Take nodes of eight GPUs, each with a port of 50 GB/s of its own. There the
-# same measures leave 6.2 ms. That is less than the work, so two batches can hide it. **Such models were designed together with such networks.**
+# rows travel. Or the network is faster. DeepSeek-V3 was trained on H800 [1]: nodes of eight GPUs, each with a port of
+# 50 GB/s of its own [8]. There the same measures leave 6.2 ms of the 106. But an H800 computes faster as well, at a
+# peak of 989 TFLOP/s in bf16 [12]. So its experts work 2.9 ms and not 9.25, and the way still takes twice as long as
+# they work. (At 794 TFLOP/s, the most that a product has reached on an H100 [12], they work 3.6 ms.) Two batches can't
+# hide it behind the experts alone. The attention of the other batch has to stand beside the exchange, too (section 8).
+# **If you buy a faster processor, you need a faster network.**
 #
 # | what | why |
 # |---|---|
@@ -1319,13 +1364,18 @@ assert round(solved.time_us) in range(100, 108) and round(attempt.time_us) in ra
 
 # %% slideshow={"slide_type": "fragment"}
 own_port_ms = 1e3 * 3 * m.d * T * 4 * (1 - 8 / P) / 50e9  # 3 bytes a number, there and back
+peak, product = 989, 794  # TFLOP/s of an H800; of the fastest product on an H100 [12]
+h800_ms, product_ms = (work_ms * F / 1e12 / rate for rate in (peak, product))
 print(f"nodes of eight, 50 GB/s for each GPU, at most 4 nodes: {own_port_ms:.1f} ms")
+print(f"the experts of an H800 work {h800_ms:.1f} ms, so {own_port_ms / h800_ms:.1f} times")
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(travel_ms) == 282 and round(work_ms, 2) == 9.25 and round(own_port_ms, 1) == 6.2
-assert round(between_ms["at most 4 nodes"]) == 141 and own_port_ms < work_ms
+assert round(between_ms["at most 4 nodes"]) == 141 and round(h800_ms, 1) == 2.9
+assert (peak, product) == (989, 794) and round(product_ms, 1) == 3.6 < own_port_ms
+assert 2 < own_port_ms / h800_ms < 2.2 and round(product / peak, 1) == 0.8
 assert round(0.75 * between_ms["at most 4 nodes"]) == 106 and round(enough, -2) == 62_400
-assert round(stored / 1e9) == 671 and 37 <= used / 1e9 < 38
+assert round(stored / 1e9) == 671 and round(used / 1e9) == 37
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 16. Five questions
@@ -1363,20 +1413,21 @@ assert [round(n * each_way / 1e6, 1) for n in (1, 1.25)] == [29.4, 36.7]
 assert round(4 * each_way / 1e6) == 117
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 3.** The machine `dgx_a100` has nodes of eight A100 with a port of 25 GB/s for each GPU. How many times as
+# **Question 3.** The machine `dgx_a100` has nodes of eight A100 with a port of 24 GB/s for each GPU. How many times as
 # long as its work does the way of section 1 take on 64 of them? How many hidden units would be enough?
 #
 # <details><summary>Answer</summary>
 #
-# No port is shared, and 56 of 64 GPUs are elsewhere. So it takes $2 \cdot 312 \cdot 10^{12} \cdot 4 \cdot 10^{-11} \cdot
-# \frac78 / (3 \cdot 2048) = 3.6$ times as long. 7280 hidden units would be enough.
+# No port is shared, and 56 of 64 GPUs are elsewhere. So it takes $2 \cdot 312 \cdot 10^{12} \cdot 4.17 \cdot 10^{-11} \cdot
+# \frac78 / (3 \cdot 2048) = 3.7$ times as long. 7584 hidden units would be enough.
 #
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 dgx = ringside.Machine.load("dgx_a100")
-assert round(way_over_work(64, machine=dgx), 1) == 3.6 and dgx.beta_s_per_byte == 4e-11
-assert round(m.f * way_over_work(64, machine=dgx)) == 7280 and dgx.ranks_per_node == 8
+assert round(way_over_work(64, machine=dgx), 1) == 3.7 and dgx.gpus_per_nic == 1
+assert round(m.f * way_over_work(64, machine=dgx)) == 7584 and dgx.ranks_per_node == 8
+assert round(1e11 * dgx.beta_s_per_byte, 2) == 4.17 and round(1e-9 / dgx.beta_s_per_byte) == 24
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 4.** Four nodes have 2 experts each, and a token uses 2 experts at random. How many rows does it send to
@@ -1445,6 +1496,8 @@ assert round(left_over.mean() / left_over.max(), 2) == 0.75 and round(left_over.
 #     architectures. ISCA 2025. arXiv:2505.09343.
 # 11. S. Singh, O. Ruwase, A. A. Awan, S. Rajbhandari, Y. He, A. Bhatele. A hybrid tensor-expert-data parallelism
 #     approach to optimize mixture-of-experts training. ICS 2023. arXiv:2303.06318.
+# 12. S. Bekman. Machine learning engineering, compute/accelerator/README.md. github.com/stas00/ml-engineering, commit
+#     744d01e1. Peaks from data sheets, and the fastest products that were measured.
 #
 # Read next: [6], for shared experts and exchanges that know the nodes; and [10], for what a network should look like if
 # such models are to run on it.

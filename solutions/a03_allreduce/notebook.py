@@ -404,7 +404,8 @@ torch_run.timeline
 # waits for its slowest message, and that one goes to another node.
 #
 # On two levels each rank first sums inside its node, and only its quarter travels between nodes.
-# All four ranks of a node share one port there.
+# All four ranks of a node share one port there. Where each rank has its own port, the flat ring
+# uses one of them and the two levels use all, as a library's rings do.
 
 # %% tags=["predict"]
 guess(

@@ -13,6 +13,9 @@
 
 Here rank r sends shard r - 1 first, so that it ends with the sum of shard r.
 
+This is one ring, so it leaves a node through one port, however many the node has. A library such as
+NCCL makes as many rings as a node has ports, at once (lecture 3, section 10).
+
 The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 
 Messages go to and come from neighbours only: rank r talks to ``(r - 1) % p`` and ``(r + 1) % p``.

@@ -429,8 +429,8 @@ assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
 # **Explain.** At 64 stages two thirds of all GPUs are idle. How many microbatches does your
 # `fewest_microbatches` want for a bubble of a tenth? How large is the global batch then, in tokens?
 # A slide says that pipelines are ideal for thousands of processes. What limits the number of
-# stages? What do the largest runs do with the other GPUs? (The largest published pipelines have 64
-# stages, on 3072 GPUs.)
+# stages? What do large runs do with the other GPUs? (The longest pipeline in Megatron-LM's table of
+# 2021 has 64 stages, on 3072 GPUs.)
 
 # %% [markdown]
 # *Your answer:*

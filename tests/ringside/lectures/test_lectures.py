@@ -255,9 +255,7 @@ class Bar:
 def shown(monkeypatch):
     """What `explore` publishes, with timelines written as their makespan and the axis' end."""
     published = []
-    monkeypatch.setattr(
-        "IPython.display.publish_display_data", lambda data: published.append(data)
-    )
+    monkeypatch.setattr("IPython.display.publish_display_data", lambda data: published.append(data))
     monkeypatch.setattr(
         "ringside.draw.timeline_svg", lambda one, until_s: f"<i>{one.makespan_s} of {until_s:g}</i>"
     )
