@@ -577,7 +577,7 @@ def test_hsdp_waits_for_everything(ranks, rng):
 def test_both_levels_work_at_once(ranks, rng):
     nodes = Machine(
         "even links", alpha_s=2.7e-6, beta_s_per_byte=8e-11, intra_alpha_s=6e-7,
-        intra_beta_s_per_byte=8e-11, ranks_per_node=4, shared_nic=True,
+        intra_beta_s_per_byte=8e-11, ranks_per_node=4, gpus_per_nic=4,
         memory_bytes_per_s=1e18, flop_per_s=1e18,
     )  # fmt: skip
     call, result = hsdp(ranks, rng, "synchronise", 2, 4, (40_000,) * 6, "float32", machine=nodes)

@@ -1,6 +1,6 @@
 """What predict.py is compared with, and how: supplied for its tests.
 
-call = [model(8, 2048, 16, 16), config(2, 2, 1, recompute=False)]
+call = [model(8, 2048, 16, 16), config(2, 2, 1, recompute="none")]
 predict_near(ranks, "memory_bytes", [call], [1e9], 0.005)
 """
 
@@ -51,7 +51,7 @@ def replays(path, table):
         sizes = [of[name] for name in ("layers", "hidden", "heads", "batch")]
         given = model(*sizes, of["vocabulary"], of["sequence"])
         axes = [of[name] for name in ("data", "tensor", "pipeline", "microbatch_size")]
-        call = [given, config(*axes, recompute=False)]
+        call = [given, config(*axes, recompute="none")]
         if table == "bytes":
             answer = {name: of[f"{name}_bytes"] for name in ("tensor", "pipeline", "data")}
             yield [*call, 4], answer
