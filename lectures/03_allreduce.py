@@ -1765,10 +1765,10 @@ assert len({nbytes for run in runs.values() for nbytes in run.sent_bytes()}) == 
 assert zaratan.ranks_per_node == 4 == zaratan.gpus_per_nic
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **One ring, or eight.** Large machines have a network port for each GPU. In the `dgx_a100` model [18] a node has eight
-# GPUs and eight ports, with 24 GB/s each. Sum 8 GiB over two such nodes, once by the ring that you wrote and once by the
-# library, in one line. Let the library use rings, too. From a time follows the **bus bandwidth**, in which NCCL's tests
-# report: $2\frac{p-1}{p}n$ bytes, divided by the time. It says how fast the bytes of a ring go.
+# **Your ring, and the library's.** Large machines have a network port for each GPU. In the `dgx_a100` model [18] a node has
+# eight GPUs, and each port carries 24 GB/s. Sum 8 GiB over two such nodes, once by the ring that you wrote and once by one
+# line of the library, which sends round a ring as well. From a time follows the **bus bandwidth**, the number that NCCL's
+# tests report: $2\frac{p-1}{p}n$ bytes, divided by the time. It says how fast the bytes of a ring go.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile one_line.py
@@ -1786,7 +1786,7 @@ guess("03/rails", "How many times as fast as your ring is the library's all-redu
 dgx = ringside.Machine.load("dgx_a100").with_(
     collectives={"allreduce": "ring"}, eager_threshold_bytes=0
 )
-longer = 2**33 / n0  # the programs send n0 bytes in place of 8 GiB
+longer = 2**33 / n0  # the programs send n0 bytes instead of 8 GiB
 slower = dgx.with_(beta_s_per_byte=longer * dgx.beta_s_per_byte,
                    intra_beta_s_per_byte=longer * dgx.intra_beta_s_per_byte)  # fmt: skip
 bus_GB_per_s, ports_GB = {}, {}
@@ -2423,7 +2423,9 @@ assert np.isclose(five.makespan_s, 3 * one_round_s)
 # $n/T = 126.9$ GB/s. In a ring each rank sends $2\frac{p-1}{p}n$, so its link carries
 # $\frac{2\cdot 15}{16}\cdot 126.9 = 237.9$ GB/s. That is the bus bandwidth. You can compare it with the
 # number of the hardware, whatever $p$ is. The number $n/T$ falls as $p$ grows, even if every link runs
-# at its limit.
+# at its limit. Here the comparison says something. The eight ports of a node carry $8 \cdot 24 = 192$ GB/s (section 10), which
+# is less than 237.9. So it wasn't a ring. Between two nodes a tree sends $n$ bytes, and not $2\cdot\frac{15}{16}n$. NCCL takes
+# whichever it reckons to be faster.
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -2466,7 +2468,8 @@ assert round(speedup(5e-6), 2) == 1.72 and round(speedup(50e-6), 2) == 4.21
 # $2\cdot\frac{31}{32}n$, or 194 MB. For 100 MB they are equally fast (1.01), because the network card is
 # the bottleneck of both, and the nested scheme spends inside the nodes what it saves between them. For
 # 10 kB messages decide. The nested scheme sends 14 between nodes and 6 inside, instead of 62. It is
-# 4.0 times faster.
+# 4.0 times faster. With a port for each GPU it would be otherwise: the four rings between nodes would have four ports, and the
+# ring in order still one.
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]

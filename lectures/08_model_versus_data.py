@@ -1313,7 +1313,8 @@ show(figure, "Stacked bars, products and all-reduces, of one transformer layer o
 # spread over several nodes.*
 #
 # Now you know why the degree of tensor parallelism in [6] stays at 8. Those machines have eight GPUs
-# in each server. The paper's own advice is to use tensor parallelism up to the number of GPUs of a
+# in each server. (They also have a port for each GPU. So the bytes grow less beyond a server than on `zaratan`, and the
+# latencies more: lecture 12, section 6.) The paper's own advice is to use tensor parallelism up to the number of GPUs of a
 # server, and then to cut between layers, which is the subject of lecture 9.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]

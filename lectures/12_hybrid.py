@@ -21,7 +21,7 @@
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
 #
-# - say for each scheme alone where it stops: at the batch, at the heads, at the layers, or at the wires;
+# - say for each scheme alone where it stops: at the batch, at the heads, at the layers, or at the latencies;
 # - arrange ranks in a grid of any axes, and form the groups of each axis, in MPI and in torch;
 # - compute what each axis sends in a step, and choose the order of the axes on a machine from that;
 # - read a collective off two placements;
@@ -44,10 +44,11 @@
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **Teaching this lecture.** It fills two meetings: sections 1 to 8 are about one step on a grid,
-# sections 9 to 16 about choosing the grid. With one meeting only, teach 1, 3, 4, 5, 9, 11 and 15.
+# sections 9 to 16 about choosing the grid. With one meeting only, teach 1, 3, 4, 5, 9, 11,
+# the second half of 12, and 15.
 #
 # Begin with the table of section 1 on the board, without the days. Ask: "What would you do
-# with 1536 GPUs?" Collect the answers; most name one scheme. Keep them for section 11. This takes 5
+# with 1536 GPUs?" Collect the answers; most name one scheme. Keep them for section 12. This takes 5
 # minutes.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -119,9 +120,10 @@ reveal("12/zero-alone", sending_s["all eight ports"] / computing_s[1536])
 # would need 43.7 s.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **Why then 74 days?** They are 67 s a step, on 768 GPUs and on 1536. Neither the computing nor the bytes take so long.
-# And two years later FSDP, which sends the same bytes, trained a GPT of this size on A100s. With one sequence a
-# GPU a step took at most 16.6 s, on 128 GPUs, on 256 and on 512 [25]. So it wasn't the wires. The program of 2021 was slow.
+# **Why then 74 days?** They are 67 s a step, on 768 GPUs and on 1536. Neither the computing nor the bytes need so long.
+# (Lecture 7 found 65 s from the TFLOP/s. The table rounds both.) In 2023 FSDP, which sends the same bytes, trained a GPT of
+# 175 billion parameters on A100s. With one sequence a GPU a step took at most 16.6 s, on 128 GPUs, on 256 and on 512 [25].
+# So the wires allow much more than the program of 2021 got from them. Why it was slow the table doesn't say.
 #
 # **When does sharding alone end today? And how long would the best mixture take on 1536 GPUs?** These are the questions
 # of the lecture. Sections 11 and 12 answer them.
@@ -142,7 +144,7 @@ assert later["gpus"][fsdp].tolist() == [128, 256, 512]
 assert {round(float(x), 1) for x in later["step_s"][fsdp]} == {16.6}
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 2. Why one scheme is never enough
+# ## 2. Where each scheme stops
 #
 # Take the same model and 1536 GPUs of 80 GB, and try each scheme alone.
 
@@ -160,9 +162,9 @@ for name, config in alone.items():
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # | scheme | cuts | most ranks | what stops it here |
 # |---|---|---|---|
-# | data | the batch | $B$ | every GPU holds everything: 2,801 GB |
-# | sharded data | the batch, and the states | $B$ | the batch: with 3072 GPUs half of them have no sequence |
-# | tensor | each layer | the heads, 96 | an all-reduce four times in each layer, over slow wires beyond 8 GPUs |
+# | data | the batch | $B$ | memory: every GPU holds everything, 2,801 GB |
+# | sharded data | the batch, and the states | $B$ | nothing on 1536 GPUs; the batch on 3072, where half of them have no sequence |
+# | tensor | each layer | the heads, 96 | the heads; and an all-reduce four times in each layer, which takes twice as long beyond a node |
 # | pipeline | between layers | $L$ = 96 | the bubble: $p - 1$ of $m + p - 1$ turns |
 #
 # Each limit belongs to another quantity. The batch limits data parallelism, and the number of heads
@@ -326,8 +328,8 @@ reveal("12/volumes", sends_GB["tensor"] / sends_GB["data"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The tensor axis sends 405.9 GB a step and the data axis 6.8 GB, which is 59.5 times less. The pipeline sends
-# 9.7 GB. Inside a node the tensor axis needs 1.69 s. Between nodes it would need 16.91 s, about as long as all
-# computing of the step.
+# 9.7 GB. Inside a node the tensor axis needs 1.69 s. With one member at each node it would need
+# 16.91 s, about as long as all computing of the step.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Bytes are only half of it. **Can they hide?** Hardly anything can hide a tensor axis's all-reduce, since the
@@ -358,7 +360,7 @@ assert 0.95 < tensor_bytes * OUT_S / by_formula.compute_s < 1.05
 # ## 5. In which order?
 #
 # Three axes can be laid on the ranks in six orders. Run all six. Eight ranks form a grid of $2 \times 2
-# \times 2$, on four nodes of two GPUs each. So exactly one axis fits inside the nodes. Each of the two
+# \times 2$, on four nodes of two GPUs each, which share one port. So exactly one axis fits inside the nodes. Each of the two
 # stages has six layers of the course's small GPT, and takes four microbatches of one sequence. The program
 # only computes for a declared time and sends. Messages are shorter by 4096, and links slower by the same
 # factor.
@@ -525,8 +527,9 @@ assert abs(torch_ms / (1e3 * order_s[ORDER]) - 1) < 0.02
 # axes for context and experts between tensor and data [2].
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *What to ask.* "Your machine has 8 GPUs in a node and you want $t = 16$. What happens?" Every ring of the
-# tensor axis crosses the wires between nodes. Let the class find the number in the table of section 4.
+# *What to ask.* "Your machine has 8 GPUs in a node and you want $t = 16$. What happens?" A group fills two
+# nodes, so it still has eight ports: the bytes of an all-reduce take 1.3 times as long. But a ring has 30 steps of 14 µs and
+# not 14 of 3.4 µs, 0.42 ms and not 0.05 ms. (The column "between" of section 4 is for one member at each node.)
 # *Minutes:* 15 for section 5.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -576,7 +579,7 @@ for ranks_t in (1, 2, 4, 8):
     per_byte_s = axis_link(grid, "data", nodes).beta_s_per_byte
     summing_s[ranks_t] = 2 * 2 * gpt.num_parameters() / ranks_t * per_byte_s
     print(
-        f"t = {ranks_t}: {8 // ranks_t} members of a group at a node, gradients {summing_s[ranks_t]:.2f} s"
+        f"t = {ranks_t}: members of a group at a node: {8 // ranks_t}; gradients {summing_s[ranks_t]:.2f} s"
     )
 reveal("12/best-tensor", summing_s[1] / summing_s[8])
 
@@ -586,14 +589,25 @@ reveal("12/best-tensor", summing_s[1] / summing_s[8])
 # sends the gradients of one whole model through all its ports.** (It is the same where all GPUs of a node share one port.)
 # Inside a node the time of the tensor axis only grows with $t$.
 #
-# So by time you would take $t = 1$. Other limits ask for more: memory, since a GPU holds $\Psi/t$; the batch, since
-# there are $P/t$ replicas; and latency, since rings have $P/t$ ranks. Beyond the node the tensor axis would go over slow
-# wires. Megatron's table shows both: its $t$ grows with the model to 8, and not further [1].
+# By bytes you would take $t = 4$, by time $t = 1$. Other limits ask for more: memory, since a GPU holds $\Psi/t$; the batch, since
+# there are $P/t$ replicas; and latency, since rings have $P/t$ ranks. Beyond the node a ring has
+# more steps, and each takes 14 µs and not 3.4 µs. An all-reduce of section 4 takes 0.41 ms with $t = 8$ and 0.91 ms with
+# $t = 16$, beside half of the computing. Megatron's table agrees: its $t$ grows with the model to 8, and not further [1].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(r, 1) for r in best_rows.values()] == [9.2, 13.1, 16.0] and round(16 / 9.2, 1) == 1.7
 assert round(by_bytes, 1) == 4.2 and {round(x, 2) for x in summing_s.values()} == {3.64}
 grids = table(DATA / "megatron_2021_grids.csv")
+summed_ms = {}
+for ranks_t in (8, 16):
+    link = axis_link(Config(data=96, tensor=ranks_t), "tensor", nodes)
+    steps_ms = 2e3 * (ranks_t - 1) * link.alpha_s
+    summed_ms[ranks_t] = (
+        steps_ms,
+        steps_ms + 2e3 * (ranks_t - 1) / ranks_t * 2 * 2048 * 12288 * link.beta_s_per_byte,
+    )
+assert [round(ms, 2) for ms in (*summed_ms[8], *summed_ms[16])] == [0.05, 0.41, 0.42, 0.91]
+assert nodes.alpha_s == 14e-6 and nodes.intra_alpha_s == 3.4e-6 and gpt.hidden == 12288
 assert grids["tensor"].max() == 8 == nodes.ranks_per_node and (np.diff(grids["tensor"]) >= 0).all()
 
 
@@ -893,14 +907,14 @@ assert [placed.count("Partial") for placed, _ in of_both] == [1, 2] and "Shard(d
 # $$\tau = \underbrace{\frac{L}{p}\cdot\frac{4\,f}{t\,F}}_\text{computing}
 #   + \underbrace{\frac{L}{p}\,6\,A_t(b\,s\,h\,w)}_\text{tensor} + \underbrace{2v\,(\alpha + b\,s\,h\,w\,\beta)}_\text{hops} ,$$
 #
-# where $f$ are the operations of a layer's forward pass, $F$ is a GPU's rate, and $A_t$ is the time of an all-reduce
+# where $f$ is the number of operations of a layer's forward pass, $F$ is a GPU's rate, and $A_t$ is the time of an all-reduce
 # on $t$ ranks. (It is 4 and 6 where layers run forward again, else 3 and 4.) The step takes
 #
 # $$T = m\,\tau + \frac{p - 1}{v}\,\tau + \max\big(0,\; A_d(\Psi w / (t p)) - \text{what hides it}\big) .$$
 #
 # The gradients hide behind the backward pass of the *last* microbatch, since before it they aren't complete. With
 # ZeRO-2 and 3 they are sent, or weights gathered, in every microbatch, and layer by layer: that is a ring for each layer,
-# with the latency $\alpha$ of all its steps. The wires of an axis follow from its stride, as in section 3, and a group with
+# with the latency $\alpha$ between nodes in all its steps, since each round waits for its slowest message. The wires of an axis follow from its stride, as in section 3, and a group with
 # $k$ members at a node has $k$ rings on $k$ ports. Memory is the sum of lecture 7, on the first stage, which holds
 # $\min(m, p)$ microbatches. Attention keeps no scores (FlashAttention, lecture 11).
 
@@ -1009,9 +1023,10 @@ for ports, part in parts.items():
 reveal("12/bytes-alone", int((parts["one port"] > 1).sum()))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Twelve of the 70 steps were shorter than the sending through one port. The worst one had less than half of the time. That
-# is impossible, so they didn't send through one port. Through all ports no step is too short, and the sending takes at
-# most 48 % of it. **A model that explains one table may be wrong. What it forbids, and others have measured, shows it.**
+# Twelve of the 70 steps were shorter than the sending through one port. The shortest took less than half of the
+# time that the sending would need. That is impossible, so they didn't send through one port. (For five of the twelve the
+# source doesn't state the network, and we assumed a port for each GPU. Seven are enough.) Through all ports no step is too short, and the sending takes at
+# most 48 % of it. **A model that explains one table may still be wrong. Look for a measurement that it forbids.**
 #
 # Five of the rows are a GPT of 175 billion parameters on A100s, with ZeRO-3 as FSDP does it [25]. More than 173 TFLOP/s
 # were measured with one sequence a GPU and more than 186 with two, on up to 512 GPUs. The formula says 185. So the three
@@ -1034,9 +1049,9 @@ assert [round(o / s) for o, s in zip(of_175, (16.573, 30.83))] == [173, 186]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. Searching
 #
-# Now the machine can choose. For few mixtures, try all of them. Let tensor, pipeline and microbatch sizes be
-# powers of two or divisors. Take every stage of ZeRO, and run forward again whole layers, norms and activation functions
-# alone, or nothing. Drop what doesn't fit.
+# Now the machine can choose. For few mixtures, try all of them. Tensor and microbatch sizes are 1, 2, 4 or
+# 8. The number of stages divides the number of GPUs. Each stage of ZeRO is tried. In the backward pass either whole layers
+# run forward again, or norms and activation functions alone, or nothing. Drop what doesn't fit.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1275,7 +1290,7 @@ axis.set_yticks(np.arange(len(GPTS)) + 0.47, GPTS)
 axis.tick_params(length=0)
 axis.spines[:].set_visible(False)
 show(figure, "A map: models from 0.4 to 174.6 billion parameters upwards, 8 to 8192 GPUs to the right, each field with the "
-     "simplest scheme that is good enough. Up to 512 GPUs DDP for the two small models and sharded above them; on 2048 GPUs "
+     "simplest scheme that is good enough. Up to 512 GPUs DDP for the two small models and sharded above them, but tensor and pipeline for the largest on 64; on 2048 GPUs "
      "DDP, sharded and tensor; on 8192 tensor, and tensor and pipeline at both ends. Two fields at the upper left don't fit.")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1285,9 +1300,10 @@ reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP"
 # *Figure 4. The simplest scheme that is at most 5 % slower than the best one. Nodes of eight A100 of 80 GB, a port for
 # each GPU, 2048 sequences of 2048 tokens in a step.*
 #
-# For 1.7 billion parameters DDP is good enough up to 2048 GPUs, where each GPU has one sequence left. The guide is right,
-# and now you know why. Going *up*, memory decides: a larger model has to be sharded. (With 174.6 billion on 64 GPUs shards
-# leave so little room that whole layers must run forward again. Cut layers need less of it.)
+# For 1.7 billion parameters DDP is good enough up to 2048 GPUs, where each GPU has one sequence left. So far the guide
+# is right, and now you know why. Going *up*, memory decides: a larger model has to be sharded. (On 64 GPUs the
+# shards of 174.6 billion parameters fill most of the memory. Then whole layers must run forward again. A tensor axis cuts
+# the activations, too.)
 #
 # Going *right*, "the limits of FSDP2" get names:
 #
@@ -1295,7 +1311,10 @@ reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP"
 # - **The latency of a ring's steps.** With 39.1 billion parameters on 2048 GPUs, 49 units are gathered twice and scattered
 #   once, in rings of 2047 steps of 14 µs. That is 4.2 s of latency beside 2.7 s of computing. A tensor axis makes the rings
 #   shorter. (So do shards over a few nodes only, lecture 7, which this planner doesn't know.) The 174.6 billion compute for
-#   11.9 s, so there it hides.
+#   11.9 s, so there it hides. And the 7.5 billion fit with ZeRO-1, which sends everything in one ring at the end of the step.
+#   This field depends on one assumption. By NCCL's constants (lecture 3) only 255 of the 2047 steps take 14 µs, and the
+#   others 3.4 µs. That makes 1.4 s, which would hide. We count 14 µs for each step, because on 512 GPUs all-reduces took
+#   15 µs a step and all-gathers 45 µs [26].
 #
 # The guide leaves one thing out. It asks whether the model *fits*. But the model of 0.4 billion parameters fits into every
 # GPU of this map, and on 2048 of them DDP isn't good enough any more: its ring has 2047 steps, too. The batch and the
@@ -1413,15 +1432,17 @@ reveal("12/best-days", days["plan"])
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The planner predicts 13.2 days, and for the table's plan 23.1. And its plan is no mixture: it is ZeRO-3 alone, 1536
 # shards. Where do ten days come from? Only norms and activation functions run forward again, so a step computes a quarter
-# less. There is no bubble, and no all-reduce inside a layer. What ZeRO-3 sends hides.
+# less. There is no bubble, and no all-reduce inside a layer. All that ZeRO-3 sends hides behind the
+# computing.
 #
-# But look how it hides: 5.5 s for the bytes, and 6.3 s for the latencies of 97 units in rings of 1535 steps. That is 11.7 s
-# behind 11.9 s of computing. The plan lies at the edge, and on 3072 GPUs nothing of it is left: half of them would have no
+# But look how it hides. The bytes take 5.45 s, and the latencies of 97 units in rings of 1535 steps take 6.25 s. Together they
+# are 11.7 s, behind 11.9 s of computing. The plan lies at the edge, and on 3072 GPUs nothing of it is left: half of them would have no
 # sequence. There the planner mixes, 96 x 4 x 8. A step takes 7.5 s, so twice the GPUs are 1.6 times as fast.
 #
 # So these are the answers to section 1. **On 1536 GPUs sharding alone takes 11.9 s a step and 13 days, where the programs of 2021
 # took 67 s and 74 days. It ends there: at the batch, and nearly at the latency. Beyond, mixtures go on.** All of these are
-# predictions: the table has no run of these plans.
+# predictions: the table has no run of these plans. The one for ZeRO-3 is the least certain. Section 17 says what happens to it
+# if gathers are slower than the formula says.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(days[name], 1) for name in plans] == [23.1, 13.2, 8.3]
@@ -1432,7 +1453,16 @@ assert (on_3072.data, on_3072.tensor, on_3072.pipeline) == (96, 4, 8)
 assert round(planned.step_s / of_plans["on 3072"].step_s, 1) == 1.6
 latency_s = 3 * 97 * 1535 * nodes.alpha_s
 assert round(latency_s, 1) == 6.3 and planned.data_s == 0 and published["ZeRO-3", 1536] == 74
-assert round(latency_s + 1535 / 1536 * sending_s["all eight ports"], 1) == 11.7
+bytes_s = 1535 / 1536 * sending_s["all eight ports"]
+assert (round(bytes_s, 2), round(latency_s, 2), round(bytes_s + latency_s, 1)) == (5.45, 6.25, 11.7)
+# Three passes, of which two are gathers; with gathers twice as long they are five.
+assert round(5 * (bytes_s + latency_s) / 3, 1) == 19.5
+assert round(2 * gpt.num_parameters() / 97 / 1536 / 1e6, 1) == 2.3
+by_nccl_s = 3 * 49 * (255 * nodes.alpha_s + (2047 - 255) * nodes.intra_alpha_s)
+assert round(by_nccl_s, 1) == 1.4 and 2048 // 8 - 1 == 255
+# 256 MB on 512 GPUs: seconds from the bus bandwidth of 33 (two passes) and 11 GB/s (one), by the steps.
+per_step_us = [1e6 * n * 511 / 512 * 256e6 / rate / (n * 511) for n, rate in ((2, 33e9), (1, 11e9))]
+assert [round(us) for us in per_step_us] == [15, 45]
 assert 0.25 < 1 - planned.compute_s / by_formula.compute_s < 0.28
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
@@ -1777,7 +1807,10 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 #
 # **Vectors of middle size on many nodes.** Eight rings help long vectors on few nodes. On 64 nodes of eight H100 a vector of
 # 256 MB was summed at a bus bandwidth of 33 GB/s, and gathered at 11 GB/s [26]. With 14 µs a step the formula says 33 GB/s for
-# both. Without latency it would say ten times as much.
+# both. (Without latency it would say ten times as much.) So it is right for the sum, and three times too fast for the gather.
+# **The plan of section 12 lies just there.** Each step of its rings sends a piece of 2.3 MB, and two of its three rings are
+# gathers. If its gathers take twice as long, the plan sends for 19.5 s, and not for 11.7 s. Then a step is hardly shorter than
+# the 21.0 s of the table's plan.
 #
 # **Equal stages.** Words and the last matrix make the ends of a pipeline heavier (lecture 9).
 #
@@ -1919,11 +1952,11 @@ assert max(attempt.sent_bytes) == 2 * 7 / 8 * 32_000 == 56_000
 # ## 20. Summary
 #
 # The lecture began with 1536 GPUs that were no faster than 768: 67 s a step, and 74 days. **By the planner they take 11.9 s and 13
-# days, with sharding alone. On 3072 GPUs that can't go on, and a mixture takes 8 days.**
+# days, with sharding alone, if everything hides. On 3072 GPUs that can't go on, and a mixture takes 8 days.**
 #
 # | what | why |
 # |---|---|
-# | one scheme is never enough | the batch, the heads, the layers and the wires each stop one of them |
+# | each scheme stops somewhere | the batch, the heads, the layers and the latencies each stop one of them |
 # | ranks as a grid; an axis has a stride | a group differs in one coordinate |
 # | tensor sends in each layer, pipeline for each microbatch, data once a step | so tensor lies inside the node |
 # | inside a node $t$ doesn't change how long gradients take | a node sends those of one whole model, through all its ports |
@@ -2070,7 +2103,7 @@ assert round(100 * lost_share(600, 120, M_s)) == 17 and lost_share(tau_s, 120, M
 # 10. S. Singh, P. Singhania, A. Ranjan, J. Kirchenbauer, J. Geiping, Y. Wen, N. Jain, A. Hans, M. Shu, A. Tomar,
 #     T. Goldstein, A. Bhatele. Democratizing AI: open-source scalable LLM training on GPU-based supercomputers.
 #     SC 2024. arXiv:2502.08145.
-# 11. TorchTitan. github.com/pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md.
+# 11. TorchTitan. github.com/pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, and docs/performance.md of 2024.
 # 12. TensorFlow. Module `tf.distribute`, API documentation, tensorflow.org.
 # 13. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
 # 14. A. Bhatele, S. Singh, P. Singhania. Distributed Deep Learning on GPU-based Clusters. Slides, tutorial.

@@ -593,8 +593,8 @@ reveal("14/machines", list(quotients.values())[1])
 # The quotient falls from 30 to 5.6, and to 0.9 on a rack of 2025 in which NVLink joins 72 GPUs [12]. Its GPUs compute
 # eight times as fast as an A100, which by itself would make the way eight times as long beside the work. But the bytes a
 # second of a GPU grew from 3.1 to 50 and to 900. On the second machine section 7 is needed. On the third the work takes
-# longer than the way, so the experts can hide it. (All of these are peaks. Programs reach about four fifths of them, on
-# both sides of the quotient.)
+# longer than the way, so the experts can hide it. (All of these are peaks. Products and NVLink reach about four fifths of
+# theirs, and a network port 96 %.)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Does the formula hold on the clock? Here 16 ranks in four nodes exchange rows as in section 1. They are shorter by a
@@ -1346,7 +1346,7 @@ assert round(solved.time_us) in range(100, 108) and round(attempt.time_us) in ra
 #
 # What would suit it? On `zaratan`, without these measures, experts of 62,400 hidden units would work as long as their
 # rows travel. Or the network is faster. DeepSeek-V3 was trained on H800 [1]: nodes of eight GPUs, each with a port of
-# 50 GB/s of its own [8]. There the same measures leave 6.2 ms of the 106. But an H800 computes faster as well, at a
+# 50 GB/s of its own [8]. There the way takes 6.2 ms with the same measures, and not 106. But an H800 computes faster as well, at a
 # peak of 989 TFLOP/s in bf16 [12]. So its experts work 2.9 ms and not 9.25, and the way still takes twice as long as
 # they work. (At 794 TFLOP/s, the most that a product has reached on an H100 [12], they work 3.6 ms.) Two batches can't
 # hide it behind the experts alone. The attention of the other batch has to stand beside the exchange, too (section 8).
@@ -1358,7 +1358,7 @@ assert round(solved.time_us) in range(100, 108) and round(attempt.time_us) in ra
 # | $1/\sqrt{2\pi\mu}$ dropped with $c = 1$ | $\mu$ tokens an expert, chosen at random |
 # | $E \sum_e f_e P_e$ | the gate keeps all experts busy |
 # | $T k d w (P-1)/P$ bytes each way | a row to each expert, but those at home |
-# | way over work: $w F g \beta / 3f$ | only an expert's hidden units count |
+# | way over work: $w F q \beta / 3f$, for $q$ ranks at a port | only an expert's hidden units count |
 # | at most $M$ rows between nodes | few nodes, one copy to each |
 # | overlap hides the smaller part | so reduce bytes first |
 

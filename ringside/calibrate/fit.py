@@ -145,6 +145,9 @@ def fit(paths: Sequence[Path], name: str, base: str | Machine = "textbook") -> F
     lines = _links(runs, values, sources)
     _rates(runs, values, sources)
     _host(runs, values, sources)
+    if base.gpus_per_nic >= base.ranks_per_node:
+        values["gpus_per_nic"] = values["ranks_per_node"]
+        sources["gpus_per_nic"] = "assumed: one port to the network for each node; not measured"
     # One line is fitted through messages of all sizes, so small ones have no latency of their own.
     own = ("intra_alpha_s", "intra_beta_s_per_byte", "eager_alpha_s", "intra_eager_alpha_s")
     machine = base.with_(name=name, sources={}, **dict.fromkeys(own))

@@ -195,7 +195,7 @@ def _transfers_of(
     machine: Machine, name: str, members: tuple[int, ...], root: int, sizes: tuple[int, ...]
 ) -> int:
     """Messages of one collective; none where a formula times it."""
-    if formula_s(machine, name, members, sizes):
+    if formula_s(machine, name, members, sizes) is not None:
         return 0
     return sum(
         sent >= 0

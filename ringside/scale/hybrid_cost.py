@@ -26,8 +26,10 @@ A message from a stage to the next is one message by one port. Every round of a 
 slowest link, so it takes the latency between nodes where it spans nodes. ZeRO 2 and 3 have a ring
 for each layer and microbatch, so on many GPUs their latencies count.
 
-Left out: kernels that are slower on small pieces, the sum of the tied embedding's gradients between
-first and last stage, the all-reduces of norms and loss.
+Left out: groups whose span neither divides a node nor is a multiple of one, of which two may share
+a port; what switches that add gain (``switch_gain``); kernels that are slower on small pieces; the
+sum of the tied embedding's gradients between first and last stage; the all-reduces of norms and
+loss.
 
 Sources: Narayanan et al. 2021 (operations of a step, parameters, bubble), Rajbhandari et al. 2020
 (ZeRO). ``hybrid_memory`` has the bytes of a GPU and their sources.
@@ -106,7 +108,8 @@ def axis_link(config: Config, axis: str, machine: Machine) -> LinkModel:
         return LinkModel(alpha, beta)
     # Groups start at multiples of the span: the fewest ranks in a row that one has at a node.
     row = math.gcd(span, node)
-    beta /= max(1, row // max(stride, gpus_per_nic))  # ports of a group at a node
+    ports = row // stride if stride > gpus_per_nic else -(-row // gpus_per_nic)
+    beta /= max(1, ports)  # of a group at a node
     if row >= 2 * stride:
         beta = max(beta, machine.link(0, 1).beta_s_per_byte)
     return LinkModel(alpha, beta)
@@ -151,7 +154,8 @@ def _expert_s(model: Model, config: Config, machine: Machine) -> float:
     tokens = c.microbatch_size * model.sequence / (c.context * c.tensor)
     nbytes = tokens * model.top_k * model.hidden * WORD_BYTES
     span = size * c.stride("expert")
-    near = max(1, math.gcd(span, node) // c.stride("expert"))  # members at a node
+    inside_one = c.num_gpus <= node or node % span == 0
+    near = size if inside_one else max(1, math.gcd(span, node) // c.stride("expert"))  # at a node
     inside, link = machine.link(0, 1), axis_link(c, "expert", machine)
     far_s = nbytes * (size - near) / size * link.beta_s_per_byte
     near_s = nbytes * (near - 1) / size * inside.beta_s_per_byte

@@ -4,7 +4,7 @@ In 16 bits, with Adam's state in fp32; ``zero`` is ZeRO's stage:
 
     a parameter       2 for the weight, ``gradient_bytes`` (2, or 4 where they are kept in fp32), 12
                       of state; and with ZeRO 3 the weights of two units (layers, or the embedding),
-                      one at work and one gathered ahead
+                      one at work and one that we assume to be gathered ahead
     a layer keeps     of each sequence, of s tokens, with FlashAttention, which keeps no scores (h
                       hidden, k keys or values, f the MLP's width, t tensor ranks):
         none          s (10 h + (4 h + 4 k + 4 f) / t), of GPT: s h (10 + 24 / t)
@@ -16,9 +16,10 @@ In 16 bits, with Adam's state in fp32; ``zero`` is ZeRO's stage:
     logits            of each sequence s V (4 + 10 / ``logits_chunks``) / t: 14 if whole (2 in 16
                       bits, 12 of an fp32 copy, of the softmax and of the gradient)
 
-Context ranks divide all that is kept. With sequence parallelism tensor ranks divide what isn't cut
-by t above, too. What Korthikanti et al. call selective, the scores again, is what FlashAttention
-does anyway. torchtitan's "selective" computes every second product again too, and keeps less.
+We assume that context ranks divide all that is kept. With sequence parallelism tensor ranks divide
+what isn't cut by t above, too. What Korthikanti et al. call selective, the scores again, is what
+FlashAttention does anyway. torchtitan's "selective" computes every second product again too, and
+keeps less.
 
 Left out: buffers of communication and the allocator's rest. Leave 10 to 15 % of a GPU free. The
 formulas are compared with measured memory in ``tests/ringside/scale/test_hybrid_memory.py``.

@@ -309,7 +309,7 @@ class Engine:
         if meeting is not None:
             if not meeting.num_missing:
                 for joined in meeting.requests:
-                    joined.begun = meeting.begun
+                    joined.begun, joined.last = meeting.begun, meeting.last
                     self._complete(joined, meeting.begun + meeting.picoseconds)
             return
         micro = collective_ops(self.machine, rank, op, self.fold)

@@ -45,13 +45,14 @@ class Flight:
 class TimedRequest:
     """A pending operation: when it completes and who waits for it."""
 
-    __slots__ = ("begun", "collective", "done", "message", "rank", "waiter")
+    __slots__ = ("begun", "collective", "done", "last", "message", "rank", "waiter")
 
     def __init__(self, rank: int, message: Flight | None) -> None:
         self.rank = rank
         self.message = message
         self.collective: Thread | None = None
         self.begun = -1  # of a collective that is timed by a formula: when its last member began
+        self.last = -1  # and which that was
         self.done = -1
         self.waiter: Thread | None = None
 

@@ -178,8 +178,8 @@ class Fold:
         compared.add(known)
         if len(set(sizes)) > 1:
             raise AsymmetryError(f"{said} has parts of different sizes.")
-        if formula_s(machine, name, members, sizes):  # all end at once, wherever they lie
-            return
+        if formula_s(machine, name, members, sizes) is not None:
+            return  # all end at once, wherever they lie
         if len(groups) * p * len(rounds(machine, name, members, 0, root, sizes)) > MAX_LOWERED:
             raise AsymmetryError(f"{said} has too many messages to compare them.")
         here = [rounds(machine, name, members, member, root, sizes) for member in range(p)]
@@ -205,7 +205,8 @@ def _nodes_matter(machine: Machine) -> bool:
     alike = machine.link(first, 1) == machine.link(first, last) and (
         machine.eager_latency_s(first, 1) == machine.eager_latency_s(first, last)
     )
-    return machine.ports == "rank" or not alike
+    by_nodes = machine.algorithm("allreduce") == "ring_or_tree" or machine.switch_gain != 1
+    return machine.ports == "rank" or not alike or by_nodes
 
 
 def _renamed(in_order: list[Round], way: Sequence[int]) -> list[Round]:

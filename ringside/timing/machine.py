@@ -27,10 +27,10 @@ So one blocking send and receive takes ``alpha + n*beta``; k of them one after a
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +89,8 @@ class Machine:
         gpus_per_nic: so many neighbours of a node share a port each way for messages between nodes;
             1: each rank has its own, ``ranks_per_node`` or more: a node has one.
         eager_threshold_bytes: a send is eager if it has fewer bytes; 0 makes all sends rendezvous.
-        ports: "rank": one sending and one receiving port per rank; "peer": one pair for every peer.
+        ports: "rank": a rank has a port each way to its node, and one to the network; "peer": one
+            pair for every peer.
         poll_s: what a failed ``Test`` or ``Iprobe`` costs.
         flop_per_s, memory_bytes_per_s: roofline for computation, declared or counted.
         kernel_overhead_s: what starting an operator costs, besides.
@@ -97,8 +98,8 @@ class Machine:
         rates: what arithmetic reaches, by dtype ("fp32", "tf32", "bf16", "fp8", "fp4"): ``peak`` in
             FLOP/s of dense products, and the shares of it that ``products`` and whole training
             ``steps`` reach.
-        switch_gain: how many times as fast the switches of a node, which add what passes, make an
-            all-reduce inside it.
+        switch_gain: how many times as fast the switches of a node, which add what passes, make a
+            ring all-reduce of exactly all its ranks; for replays, planners don't know it.
         collectives: the algorithm by which a library collective is timed, by name.
         sources: where each number comes from.
     """
@@ -125,6 +126,7 @@ class Machine:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name in _LINKS:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1e6:
@@ -157,10 +159,28 @@ class Machine:
                     f"{', '.join(known or sorted(ALGORITHMS))}."
                 )
 
+    def _check_types(self) -> None:
+        rates = self.rates if isinstance(self.rates, Mapping) else {}
+        fields = [f.name for f in dataclasses.fields(self) if f.type.startswith(("float", "int"))]
+        whole = ("ranks_per_node", "gpus_per_nic")
+        wanted: list[tuple[str, Any, Any, str]] = [
+            *((name, getattr(self, name), Integral, "a whole number") for name in whole),
+            *((name, getattr(self, name), Real, "a number") for name in fields),
+            *((name, getattr(self, name), Mapping, f"a table, [{name}]") for name in _TABLES),
+            *((f"rates.{dtype}", rate, Mapping, "a table, such as { peak = 3.12e14 }")
+              for dtype, rate in rates.items()),
+            *((f"rates.{dtype}.{name}", value, Real, "a number")
+              for dtype, rate in rates.items() if isinstance(rate, Mapping)
+              for name, value in rate.items()),
+        ]  # fmt: skip
+        for name, value, kind, what in wanted:
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise MachineError(f"machine {self.name}: {name} ({value!r}) must be {what}.")
+
     def _check_rates(self) -> None:
-        if not self.switch_gain >= 1:
+        if not 1 <= self.switch_gain < 100:
             raise MachineError(
-                f"machine {self.name}: switch_gain ({self.switch_gain}) must be >= 1."
+                f"machine {self.name}: switch_gain ({self.switch_gain}) must be in [1, 100)."
             )
         for dtype, rate in self.rates.items():
             if dtype not in DTYPES:
@@ -173,7 +193,7 @@ class Machine:
                     f"may have {' and '.join(SHARES)}."
                 )
             for name, value in rate.items():
-                if not 0 < value <= (math.inf if name == "peak" else 1):
+                if not 0 < value <= (1e30 if name == "peak" else 1):
                     raise MachineError(
                         f"machine {self.name}: rates.{dtype}.{name} ({value}) must be "
                         f"{'> 0' if name == 'peak' else 'a share of the peak, in (0, 1]'}."
@@ -224,7 +244,10 @@ class Machine:
                     "alpha_s=1e-6 or eager_threshold_bytes=65536."
                 ) from None
         machine = cls.load(base)
-        return machine.with_(**_nics(changes, machine.ranks_per_node))
+        changes = _nics(changes, machine.ranks_per_node)
+        if 1 < machine.ranks_per_node <= machine.gpus_per_nic and "ranks_per_node" in changes:
+            changes.setdefault("gpus_per_nic", changes["ranks_per_node"])  # one for all, as before
+        return machine.with_(**changes)
 
     def spelled(self) -> str:
         """What ``load`` reads this machine's times from: ``"textbook,alpha_s=0.001"``."""
@@ -238,7 +261,16 @@ class Machine:
     @classmethod
     def _from_table(cls, table: dict[str, Any], path: Path) -> Machine:
         table = dict(table)
-        for key, value in dict(table.pop("intra", {})).items():
+        for name in ("intra", *_TABLES):
+            if not isinstance(table.get(name, {}), dict):
+                raise MachineError(f"{path}: {name} ({table[name]!r}) must be a table, [{name}].")
+        both = "shared_nic" in table and "gpus_per_nic" in table
+        if both or not isinstance(table.get("shared_nic", False), bool):
+            raise MachineError(
+                f"{path}: shared_nic ({table['shared_nic']!r}) must be true or false and stand "
+                "alone; or write gpus_per_nic, how many neighbours share a port, in its place."
+            )
+        for key, value in table.pop("intra", {}).items():
             table[f"intra_{key}"] = value
         table.setdefault("name", path.stem)
         table = _nics(table, 1)
@@ -250,7 +282,7 @@ class Machine:
             )
         try:
             return cls(**table)
-        except TypeError as error:
+        except (TypeError, MachineError) as error:
             raise MachineError(f"{path}: {error}") from None
 
     def with_(self, **changes: Any) -> Machine:

@@ -14,13 +14,18 @@ rings: k - 1 to its neighbour in the node, and one through its NIC. So an all-re
 A ring that a program sends by hand is one ring: one NIC of each node is busy, the others rest.
 
 k rings are k times as many messages. Where they would be more than ``MOST_MESSAGES``, no message is
-timed: all members end when the last has begun and the formula's time has passed. So they don't hold
-up what other groups send meanwhile, and their bytes aren't in ``Timeline.bytes_matrix``.
+timed: all members end when the last has begun and the formula's time has passed. A rank has one
+such collective at a time, as they use all its ports. They don't hold up what other groups send
+meanwhile, ``latency_seed`` doesn't change them, and their bytes aren't in
+``Timeline.bytes_matrix``.
 
-"ring_or_tree" is what NCCL chooses between for an all-reduce: for small vectors, and on two nodes,
-a tree over the nodes if that is faster. It is always timed by its formula::
+"ring_or_tree": on two nodes the faster of rings and tree; on more, a tree only where the chunks of
+the rings are eager. NCCL's own table takes trees for large vectors as well. That is 5 to 9 times
+faster than what was measured on 256 and 512 GPUs (cluster/validation/many_nodes.toml), so it is
+left out here, at the price of a jump at that size. A tree is always timed by its formula::
 
-    2 ((k - 1) intra_alpha + log2(nodes) alpha) + V * max(passes * beta / k, 2 * intra_beta)
+    2 ((members of a node - 1) intra_alpha + log2(nodes) alpha)
+        + V * max(passes * beta / k, 2 * intra_beta)
 
 On two nodes each half crosses the network once, which is one pass; else two, at 92 % of the rate.
 NCCL's protocol LL has the latencies of eager messages and half the rate; the faster one counts.
@@ -31,6 +36,7 @@ between nodes, so that each keeps to the switches of its rail; here a NIC reache
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -47,14 +53,15 @@ class Layout(NamedTuple):
     """How the members of a communicator lie on nodes.
 
     Attributes:
-        rings: the members in the order of every ring; one ring where they lie unevenly.
+        rings: the members in the order of every ring: as many rings as each node has NICs. One ring
+            is in the communicator's order; of several each goes from node to node.
         num_nodes: the nodes that they lie on.
-        nic_members: how many of them share a NIC.
+        num_near: in how many rings a member sends to its own node, at most.
     """
 
     rings: tuple[tuple[int, ...], ...]
     num_nodes: int
-    nic_members: int = 1
+    num_near: int = 1
 
 
 def layout(machine: Machine, members: tuple[int, ...]) -> Layout:
@@ -70,24 +77,24 @@ def _layout(ranks_per_node: int, gpus_per_nic: int, members: tuple[int, ...]) ->
     for member in sorted(range(len(members)), key=members.__getitem__):
         node, local = divmod(members[member], ranks_per_node)
         nodes.setdefault(node, {}).setdefault(local // gpus_per_nic, []).append(member)
-    num_nics = {len(nics) for nics in nodes.values()}
-    shared_by = {len(sharing) for nics in nodes.values() for sharing in nics.values()}
-    if len(nodes) == 1 or num_nics == {1} or len(num_nics) > 1 or len(shared_by) > 1:
+    num_rings = min(map(len, nodes.values()))
+    if len(nodes) == 1 or num_rings == 1:
         return Layout((tuple(range(len(members))),), len(nodes))
     rings = []
-    for first in range(*num_nics):
+    for first in range(num_rings):
         ring: list[int] = []
         for nics in nodes.values():
             in_turn = [*nics.values()][first:] + [*nics.values()][:first]
             ring += [member for sharing in in_turn for member in sharing]
         rings.append(tuple(ring))
-    return Layout(tuple(rings), len(nodes), *shared_by)
+    leaves = all(len(nics) == num_rings == sum(map(len, nics.values())) for nics in nodes.values())
+    return Layout(tuple(rings), len(nodes), num_rings - leaves)
 
 
 def formula_s(
     machine: Machine, name: str, members: tuple[int, ...], sizes: tuple[int, ...]
-) -> float:
-    """Return the seconds of a collective that is timed by a formula; 0 if messages time it.
+) -> float | None:
+    """Return the seconds of a collective that is timed by a formula; None if messages time it.
 
     Args:
         members: the ranks, in the communicator's order.
@@ -95,10 +102,12 @@ def formula_s(
     """
     p = len(members)
     if not _in_rings(machine, name) or machine.ranks_per_node == 1 or p < 3:
-        return 0.0
+        return None
     where = layout(machine, members)
-    if where.num_nodes == 1:
-        return 0.0
+    sharing = min(machine.gpus_per_nic, machine.ranks_per_node)
+    is_whole = p == len(where.rings) * where.num_nodes * sharing
+    if where.num_nodes == 1 or (machine.ports == "rank" and sharing > 1 and not is_whole):
+        return None  # other groups may send over the same ports: messages queue there
     if machine.algorithm(name) == "ring_or_tree":
         is_small = sizes[0] < len(where.rings) * p * machine.eager_threshold_bytes
         tree = tree_s(machine, members, sizes[0])
@@ -106,7 +115,7 @@ def formula_s(
             return tree
     num_messages = len(where.rings) * p * (p - 1) * len(PASSES[name])
     if len(where.rings) == 1 or num_messages <= MOST_MESSAGES:
-        return 0.0
+        return None
     return rings_s(machine, name, members, sizes)
 
 
@@ -158,8 +167,7 @@ def rings_s(machine: Machine, name: str, members: tuple[int, ...], sizes: tuple[
         far = next(rank for rank in members if machine.node(rank) != machine.node(first))
         steps.append(_step_s(machine, first, far, chunk, 1))
     if inside is not None:
-        num_near = k - 1 if k > 1 and where.nic_members == 1 else k
-        steps.append(_step_s(machine, first, inside, chunk, num_near))
+        steps.append(_step_s(machine, first, inside, chunk, where.num_near))
     return len(PASSES[name]) * (p - 1) * max(steps)
 
 
@@ -176,7 +184,7 @@ def tree_s(machine: Machine, members: tuple[int, ...], nbytes: int) -> float:
     for nbytes_of_hop, slower in ((0, 2), (machine.eager_threshold_bytes, 1)):  # LL, Simple
         hops_s = (where.num_nodes - 1).bit_length() * _latency_s(machine, first, far, nbytes_of_hop)
         if inside is not None:
-            others = len(members) // where.num_nodes - 1
+            others = max(Counter(map(machine.node, members)).values()) - 1
             hops_s += others * _latency_s(machine, first, inside, nbytes_of_hop)
         times.append(2 * hops_s + slower * nbytes * rate_s)
     return min(times)

@@ -63,12 +63,13 @@ class Meeting:
     def __init__(self, num_members: int, picoseconds: int) -> None:
         self.num_missing = num_members
         self.picoseconds = picoseconds
-        self.begun = 0
+        self.begun = self.last = -1
         self.requests: list[TimedRequest] = []
 
     def join(self, clock: int, request: TimedRequest) -> bool:
         """A member begins; returns whether it is the last."""
-        self.begun = max(self.begun, clock)
+        if clock > self.begun:
+            self.begun, self.last = clock, request.rank
         self.requests.append(request)
         self.num_missing -= 1
         return not self.num_missing
@@ -81,12 +82,13 @@ class Meetings:
         self._machine = machine
         self._fold = fold
         self._open: dict[Any, Meeting] = {}
+        self._until: dict[int, int] = {}  # rank -> end of the last one that it was in
 
     def join(self, op: Op, clock: int, request: TimedRequest) -> Meeting | None:
         """A member begins a collective; None if messages time it."""
         name, _, _, members, sizes = op.detail
         seconds = formula_s(self._machine, name, members, sizes)
-        if not seconds:
+        if seconds is None:
             return None
         key, timed = _key(op), set(members)
         if self._fold is not None:  # moved groups are one: those who stand for others meet in it
@@ -97,6 +99,10 @@ class Meetings:
             meeting = self._open[key] = Meeting(len(timed), round(seconds * PS))
         if meeting.join(clock, request):
             del self._open[key]
+            # A library's collectives use all ports, so a rank has one of them at a time.
+            ranks = [joined.rank for joined in meeting.requests]
+            meeting.begun = max(meeting.begun, *(self._until.get(rank, 0) for rank in ranks))
+            self._until.update(dict.fromkeys(ranks, meeting.begun + meeting.picoseconds))
         return meeting
 
 

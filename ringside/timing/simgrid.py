@@ -303,7 +303,7 @@ class _Actions:
 
     def _rounds(self, rank: int, player: int, op: Op) -> None:
         name, _, _, members, sizes = op.detail
-        if formula_s(self.machine, name, members, sizes):
+        if formula_s(self.machine, name, members, sizes) is not None:
             raise TraceError(
                 f"{name} of {len(members)} ranks is timed by a formula on machine "
                 f"{self.machine.name}, which SimGrid cannot be told: name another algorithm in the "

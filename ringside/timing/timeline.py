@@ -11,7 +11,7 @@ import numpy as np
 
 from ringside.spans import Span, TimedMessage
 from ringside.timing.engine import Engine
-from ringside.timing.flight import Busy, Flight, Wait
+from ringside.timing.flight import Busy, Flight, TimedRequest, Wait
 from ringside.trace import Kind, Trace
 
 PS = 10**12
@@ -135,7 +135,10 @@ class Timeline:
 
     @cached_property
     def bytes_matrix(self) -> np.ndarray:
-        """Shape (world_size, world_size): bytes from row to column, collectives included."""
+        """Shape (world_size, world_size): bytes from row to column.
+
+        Collectives are included, but for those that are timed by a formula.
+        """
         matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
         for message in self._engine.messages.values():
             if message.started >= 0:
@@ -174,6 +177,15 @@ class Timeline:
                 time = max(earlier)
                 continue
             op = self.trace.ops[rank][span.op]
+            formula = _last_formula(span)
+            if formula is not None:
+                label, site, phase, item = self._describe(op.site)
+                begun = formula.begun / PS
+                path.append(Span(rank, begun, time / PS, "communication", label, site, phase, item))
+                time = formula.begun
+                if span.start < time:  # it waited for the member that began last
+                    rank = formula.last
+                continue
             message = _last_message(span)
             if message is None:
                 label, site, phase, item = self._describe(op.site)
@@ -263,6 +275,14 @@ def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:
                 for inner in request.collective.spans:
                     intervals += _message_intervals(inner)
     return sorted(intervals)
+
+
+def _last_formula(span: Wait | Busy) -> TimedRequest | None:
+    """The collective, timed by a formula, whose end ended a wait."""
+    if not isinstance(span, Wait) or not span.requests:
+        return None
+    last = max(span.requests, key=lambda request: request.done)
+    return last if last.begun >= 0 else None
 
 
 def _last_message(span: Wait | Busy) -> Flight | None:

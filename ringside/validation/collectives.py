@@ -36,9 +36,11 @@ def _collective_s(
     machine: Machine, world_size: int, name: str, sizes: tuple[int, ...], num_groups: int = 1
 ) -> float:
     members = tuple(range(world_size))
-    rails = num_groups == 1 and machine.ranks_per_node > 1
+    in_rings = machine.algorithm(name) in ("ring", "ring_or_tree")
+    rails = in_rings and num_groups == 1 and machine.gpus_per_nic < machine.ranks_per_node
     if rails and machine.node(world_size - 1) > 1:  # as the replay, without its messages
-        return formula_s(machine, name, members, sizes) or rings_s(machine, name, members, sizes)
+        by_formula = formula_s(machine, name, members, sizes)
+        return rings_s(machine, name, members, sizes) if by_formula is None else by_formula
     calls = []
     for rank in range(world_size):
         group = rank % num_groups

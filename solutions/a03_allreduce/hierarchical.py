@@ -8,9 +8,9 @@ g = 3 ranks each. Ranks are numbered node by node: rank r is on node r // g, at 
     node 1:  3   4   5      2. between nodes: all-reduce of shard k among the ranks of place k
                             3. inside each node: all-gather of the shards
 
-Only a g-th of the vector leaves a rank's node, and ring steps between nodes are N - 1 twice
-instead of p - 1 twice. Where each rank has a port to the network, all g ports of a node work in
-step 2. In a flat ring one of them does.
+Each rank sends parts of its own shard only, a g-th of the vector, to other nodes, and ring steps
+between nodes are N - 1 twice instead of p - 1 twice. Where each rank has a port to the network, all
+g ports of a node work in step 2. In a flat ring one of them does.
 
 The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 

@@ -146,7 +146,8 @@ def test_a_fitted_machine_is_a_file_that_load_reads_with_a_source_for_every_numb
         assert machine.sources[name].startswith("measured: ")
         assert "a, b, 2026-11-20" in machine.sources[name]
     assert "relative residual 0.0% (rms)" in machine.sources["alpha_s"]
-    assert machine.sources["gpus_per_nic"] == "taken over from machine textbook: not measured"
+    assert machine.gpus_per_nic == machine.ranks_per_node
+    assert machine.sources["gpus_per_nic"].startswith("assumed: one port to the network")
     picture = fit.draw(fitted, tmp_path / "ours.svg").read_text()
     assert "half a round trip" in picture and "inside: 0.6 µs" in picture
 

@@ -148,7 +148,7 @@ def test_one_ring_is_left_where_more_make_no_sense(members: tuple[int, ...]) -> 
 def test_a_node_with_one_port_has_one_ring_as_ever(name: str, members: tuple[int, ...]) -> None:
     zaratan, p = Machine.load("zaratan"), len(members)
     sizes = (1000,) if name == "allreduce" else tuple(range(100, 100 + p))
-    assert not rails.formula_s(zaratan, name, members, sizes)
+    assert rails.formula_s(zaratan, name, members, sizes) is None
     for member in range(p):
         as_ever = lowering.ALGORITHMS[name]["ring"](member, p, 0, sizes)
         assert rails.rounds(zaratan, name, members, member, 0, sizes) == as_ever
@@ -247,3 +247,92 @@ def test_rates_that_make_no_sense_are_refused(rates: dict, why: str) -> None:
         DGX.with_(rates=rates)
     with pytest.raises(MachineError, match=r"gpus_per_nic .0. must be >= 1"):
         DGX.with_(gpus_per_nic=0)
+
+
+@pytest.mark.parametrize("value", ["3", '"x"'])
+@pytest.mark.parametrize("name", ["intra", "rates", "collectives", "sources"])
+def test_a_table_that_is_none_is_named_with_its_file(tmp_path: Path, name: str, value: str) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(f"alpha_s = 1e-6\nbeta_s_per_byte = 1e-9\n{name} = {value}\n")
+    with pytest.raises(MachineError, match=rf"odd.toml: {name} \(.*\) must be a table, \[{name}\]"):
+        Machine.load(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("gpus_per_nic = 1.5", r"gpus_per_nic \(1.5\) must be a whole number"),
+        ("gpus_per_nic = true", r"gpus_per_nic \(True\) must be a whole number"),
+        ('eager_threshold_bytes = "64k"', "must be a number"),
+        ('alpha_s = "14 us"', "must be a number"),
+        ('shared_nic = "false"', "must be true or false and stand alone; or write gpus_per_nic"),
+        ("shared_nic = true\ngpus_per_nic = 2", "must be true or false and stand alone"),
+        ("rates = { bf16 = 3 }", r"rates.bf16 \(3\) must be a table, such as"),
+        ('rates = { bf16 = { peak = "a" } }', r"rates.bf16.peak \(.a.\) must be a number"),
+        ("rates = { bf16 = { peak = inf } }", r"rates.bf16.peak \(inf\)"),
+        ("switch_gain = inf", "switch_gain"),
+    ],
+)
+def test_a_number_that_is_none_is_named_with_its_file(tmp_path: Path, line: str, why: str) -> None:
+    path = tmp_path / "odd.toml"
+    alpha = "" if "alpha" in line else "alpha_s = 1e-6\n"
+    path.write_text(f"{alpha}beta_s_per_byte = 1e-9\n{line}\n")
+    with pytest.raises(MachineError, match=f"odd.toml: .*{why}"):
+        Machine.load(path)
+
+
+def test_a_preset_with_one_port_a_node_keeps_one_when_its_nodes_grow() -> None:
+    assert Machine.load("zaratan,ranks_per_node=8").gpus_per_nic == 8
+    assert Machine.load("dgx_a100,ranks_per_node=4").gpus_per_nic == 1
+
+
+@pytest.mark.parametrize("num_buckets", [1, 2, 5])
+def test_collectives_by_formula_follow_each_other_on_the_ports(
+    monkeypatch: pytest.MonkeyPatch, num_buckets: int
+) -> None:
+    """Buckets that are posted together share the ports, as their messages would."""
+    monkeypatch.setattr(rails, "MOST_MESSAGES", 10)
+    members = tuple(range(16))
+    call = [
+        Op(Kind.COLLECTIVE, request=number, detail=("allreduce", number, 0, members, (2**24,)))
+        for number in range(num_buckets)
+    ]
+    call.append(Op(Kind.WAIT, detail=tuple(range(num_buckets))))
+    one_s = rails.formula_s(DGX, "allreduce", members, (2**24,))
+    assert one_s is not None
+    took_s = replay(Trace(16, [call] * 16), DGX).makespan_s
+    assert took_s == pytest.approx(num_buckets * one_s)
+
+
+def test_groups_that_share_a_port_are_timed_by_messages() -> None:
+    machine = DGX.with_(gpus_per_nic=8, collectives={"allreduce": "ring_or_tree"})
+    assert rails.formula_s(machine, "allreduce", (0, 1, 8, 9), (GIB,)) is None
+    assert rails.formula_s(machine, "allreduce", tuple(range(16)), (GIB,)) is not None
+
+
+def test_the_critical_path_leads_to_the_member_that_began_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rails, "MOST_MESSAGES", 10)
+    trace = collective("allreduce", tuple(range(16)), (GIB,), late=5 * 10**9)
+    path = replay(trace, DGX).critical_path
+    assert [(span.rank, span.kind) for span in path[:1]] == [(0, "compute")]
+    assert [span.kind for span in path] == ["compute", "communication"]
+
+
+@pytest.mark.parametrize(("p", "rings"), [(12, 4), (15, 7), (9, 1), (10, 2)])
+def test_uneven_nodes_have_as_many_rings_as_the_smaller_has_ports(p: int, rings: int) -> None:
+    members = tuple(range(p))
+    where = rails.layout(DGX, members)
+    assert len(where.rings) == rings
+    assert all(sorted(ring) == list(members) for ring in where.rings)
+    nbytes = p * rings * 2**20
+    took_s = replay(collective("allreduce", members, (nbytes,)), DGX).makespan_s
+    formula = rails.rings_s(DGX, "allreduce", members, (nbytes,))
+    assert took_s == pytest.approx(formula, rel=0.35 if rings == 1 else 1e-5)
+
+
+@pytest.mark.parametrize(("gpus_per_nic", "rings"), [(3, 3), (5, 2)])
+def test_ports_need_not_divide_the_gpus_of_a_node(gpus_per_nic: int, rings: int) -> None:
+    machine = DGX.with_(gpus_per_nic=gpus_per_nic)
+    assert len(rails.layout(machine, tuple(range(16))).rings) == rings
