@@ -1536,7 +1536,7 @@ assert 2 * 3 / 4 * own == 768 and 3 * own == 1536
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 for trillions in (1, 32):
     states_tb = 16 * trillions
-    print(f"{trillions:2} trillion: {states_tb:3} TB, {1e3 * states_tb / 512:6.1f} GB for each GPU")
+    print(f"{trillions:2} trillion: {states_tb:3} TB, {1e3 * states_tb / 512:4.0f} GB for each GPU")
 each = 25e15 / 512  # with one trillion parameters
 print(f"{each / 1e12:.0f} TFLOP/s on each GPU")
 zero_each = 15e15 / 400  # the first paper: 100 billion parameters on 400 V100 [2]
