@@ -598,6 +598,9 @@ reveal("12/best-tensor", summing_s[1] / summing_s[8])
 assert [round(r, 1) for r in best_rows.values()] == [9.2, 13.1, 16.0] and round(16 / 9.2, 1) == 1.7
 assert round(by_bytes, 1) == 4.2 and {round(x, 2) for x in summing_s.values()} == {3.64}
 grids = table(DATA / "megatron_2021_grids.csv")
+assert grids["tensor"].max() == 8 == nodes.ranks_per_node and (np.diff(grids["tensor"]) >= 0).all()
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 summed_ms = {}
 for ranks_t in (8, 16):
     link = axis_link(Config(data=96, tensor=ranks_t), "tensor", nodes)
@@ -608,14 +611,15 @@ for ranks_t in (8, 16):
     )
 assert [round(ms, 2) for ms in (*summed_ms[8], *summed_ms[16])] == [0.05, 0.41, 0.42, 0.91]
 assert nodes.alpha_s == 14e-6 and nodes.intra_alpha_s == 3.4e-6 and gpt.hidden == 12288
-assert grids["tensor"].max() == 8 == nodes.ranks_per_node and (np.diff(grids["tensor"]) >= 0).all()
 
 
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 def sent_by_gpt(t):
     return 8 * (t - 1) / t * tokens / (1536 / t) * gpt.hidden + 24 * gpt.hidden**2 / t
 
 
 assert min(np.arange(1, 20, 0.1), key=sent_by_gpt) - by_bytes < 0.1
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 Path("gradients.py").write_text("""
 import numpy as np
 from mpi4py import MPI
@@ -1321,6 +1325,13 @@ reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP"
 # latency matter as much as the memory.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
+by_nccl_s = 3 * 49 * (255 * nodes.alpha_s + (2047 - 255) * nodes.intra_alpha_s)
+assert round(by_nccl_s, 1) == 1.4 and 2048 // 8 - 1 == 255
+# 256 MB on 512 GPUs: seconds from the bus bandwidth of 33 (two passes) and 11 GB/s (one), by the steps.
+per_step_us = [1e6 * n * 511 / 512 * 256e6 / rate / (n * 511) for n, rate in ((2, 33e9), (1, 11e9))]
+assert [round(us) for us in per_step_us] == [15, 45]
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [choice[1.7, n] for n in COUNTS] == 4 * ["DDP"] + ["tensor"]
 assert [choice[7.5, n] for n in COUNTS] == 4 * ["sharded"] + ["tensor"]
 assert [choice[39.1, n] for n in COUNTS] == [None, "sharded", "sharded", "tensor", "tensor"]
@@ -1364,12 +1375,9 @@ for row in range(10):
         for k in ("layers", "hidden", "tensor", "pipeline", "gpus", "batch", "tflops")
     )
     model = Model(L, h, HEADS[row], B)
-    mine = best(model, n, nodes, zeros=(0,), again=("full",))
-    free = [
-        c
-        for c in mixtures(model, n, zeros=(0,), again=("full",))
-        if (c.tensor, c.pipeline) == (t, p)
-    ]
+    like = {"zeros": (0,), "again": ("full",)}
+    mine = best(model, n, nodes, **like)
+    free = [c for c in mixtures(model, n, **like) if (c.tensor, c.pipeline) == (t, p)]
     theirs = min(free, key=lambda c: cost(model, c, nodes).step_s)
     says = [tflops(model, c, nodes) for c in (theirs, mine)]
     picked.append((n, (t, p), (mine.tensor, mine.pipeline), rate, *says))
@@ -1453,16 +1461,11 @@ assert (on_3072.data, on_3072.tensor, on_3072.pipeline) == (96, 4, 8)
 assert round(planned.step_s / of_plans["on 3072"].step_s, 1) == 1.6
 latency_s = 3 * 97 * 1535 * nodes.alpha_s
 assert round(latency_s, 1) == 6.3 and planned.data_s == 0 and published["ZeRO-3", 1536] == 74
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 bytes_s = 1535 / 1536 * sending_s["all eight ports"]
-assert (round(bytes_s, 2), round(latency_s, 2), round(bytes_s + latency_s, 1)) == (5.45, 6.25, 11.7)
-# Three passes, of which two are gathers; with gathers twice as long they are five.
-assert round(5 * (bytes_s + latency_s) / 3, 1) == 19.5
-assert round(2 * gpt.num_parameters() / 97 / 1536 / 1e6, 1) == 2.3
-by_nccl_s = 3 * 49 * (255 * nodes.alpha_s + (2047 - 255) * nodes.intra_alpha_s)
-assert round(by_nccl_s, 1) == 1.4 and 2048 // 8 - 1 == 255
-# 256 MB on 512 GPUs: seconds from the bus bandwidth of 33 (two passes) and 11 GB/s (one), by the steps.
-per_step_us = [1e6 * n * 511 / 512 * 256e6 / rate / (n * 511) for n, rate in ((2, 33e9), (1, 11e9))]
-assert [round(us) for us in per_step_us] == [15, 45]
+assert round(latency_s + 1535 / 1536 * sending_s["all eight ports"], 1) == 11.7
+assert (round(bytes_s, 2), round(latency_s, 2)) == (5.45, 6.25)
 assert 0.25 < 1 - planned.compute_s / by_formula.compute_s < 0.28
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
@@ -1808,7 +1811,7 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 # **Vectors of middle size on many nodes.** Eight rings help long vectors on few nodes. On 64 nodes of eight H100 a vector of
 # 256 MB was summed at a bus bandwidth of 33 GB/s, and gathered at 11 GB/s [26]. With 14 µs a step the formula says 33 GB/s for
 # both. (Without latency it would say ten times as much.) So it is right for the sum, and three times too fast for the gather.
-# **The plan of section 12 lies just there.** Each step of its rings sends a piece of 2.3 MB, and two of its three rings are
+# **The plan of section 12 lies exactly there.** Each step of its rings sends a piece of 2.3 MB, and two of its three rings are
 # gathers. If its gathers take twice as long, the plan sends for 19.5 s, and not for 11.7 s. Then a step is hardly shorter than
 # the 21.0 s of the table's plan.
 #
@@ -1837,6 +1840,11 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 rings_s = (
     2 * 511 * (14e-6 + 256e6 / 512 / 371e9)
 )  # 256 MB on 512 H100: NVLink is slower than the ports
+# Three passes, of which two are gathers; with gathers twice as long they are five.
+assert (
+    round(5 * (bytes_s + latency_s) / 3, 1) == 19.5 and round(of_plans["table"].step_s, 1) == 21.0
+)
+assert round(2 * gpt.num_parameters() / 97 / 1536 / 1e6, 1) == 2.3
 assert round(2 * 511 / 512 * 0.256 / rings_s) == 33 and 371 / 33 > 10 and 8 * 48 > 371
 assert grids["pipeline"].max() == 64 and grids["gpus"].max() == 3072
 

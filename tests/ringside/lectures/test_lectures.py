@@ -405,6 +405,7 @@ def test_every_figure_has_a_description(lecture):
 
 NUMBER = re.compile(r"(?<![\w.\[])\d[\d,]*(?:\.\d+)?(?![\w\]])")
 NOT_CLAIMS = [
+    r"^## \d+\.",  # a section's number
     r"```.*?```",
     r"\$\$.*?\$\$",
     r"\$[^$]*\$",
