@@ -187,3 +187,12 @@ def test_with_one_port_a_node_eight_published_steps_would_be_far_too_long() -> N
             too_long.append(run["id"])
     assert len(too_long) == 8
     assert "eight" in load("published_runs")[0].note
+
+
+def test_an_all_reduce_on_one_port_a_node_is_timed_by_the_algorithm_that_is_named() -> None:
+    zaratan = Machine.load("zaratan")
+    times = {
+        name: collectives.allreduce_s(zaratan, 16, 8, name)
+        for name in ("ring", "recursive_doubling", "tree")
+    }
+    assert times["recursive_doubling"] < times["tree"] < times["ring"]
