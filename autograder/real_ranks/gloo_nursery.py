@@ -95,6 +95,8 @@ def _be_rank(store: str, rank: int, world_size: int, number: int, first_pipe: in
         os.environ["RINGSIDE_JOB_WORLD"] = str(number)
         os.environ["RINGSIDE_JOB_PIPE"] = os.path.join(results, f"pipe{first_pipe + rank}")
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        # A rank that is done before another has connected to it would end that one, too.
+        os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
         for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world_size)):
             os.environ[name] = str(value)
         backend = os.environ.get("RINGSIDE_JOB_BACKEND", "gloo")
