@@ -86,13 +86,13 @@ build: $(STAMP)  ## solutions/ -> assignments/
 	@$(PY) -m autograder build
 
 lectures: $(STAMP)  ## execute the lectures whose source changed
-	@$(PY) -m ringside.lectures build
+	@$(PY) -m ringside.course.lectures build
 
 slides: lectures  ## the lectures as slides, in build/slides/
-	@$(PY) -m ringside.lectures slides
+	@$(PY) -m ringside.course.lectures slides
 
 site: lectures  ## the course's pages and slides, in build/site/
-	@$(PY) -m ringside.lectures site
+	@$(PY) -m ringside.course.lectures site
 
 verify: $(STAMP) system  ## every suite against references, stubs, wrong and right forms, attacks
 	@$(PY) -m autograder verify

@@ -1,7 +1,8 @@
 """Puts the handout into the package: what `ringside start` lays out. All else: pyproject.toml.
 
-    ringside/handout/tree/    assignments/, lectures/, students' pages of docs/, and what stands in
-                              ringside/handout/start/: a first page, settings of VS Code
+    ringside/course/handout/tree/    assignments/, lectures/, students' pages of docs/, and what
+                                     stands in ringside/course/handout/start/: a first page,
+                                     settings of VS Code
 
 Lectures are cleared for students, as in `autograder bundle`, and their texts are left out.
 An assignment's folder in which somebody wrote modules isn't packed: they may be solutions. Nor is
@@ -30,7 +31,7 @@ HANDOUT = (
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
     *("docs/ways_to_run.md", "docs/glossary.md", "docs/colab.md"),
 )
-START = HERE / "ringside" / "handout" / "start"
+START = HERE / "ringside" / "course" / "handout" / "start"
 LEFT = (
     *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
@@ -67,7 +68,7 @@ def clear_lectures(folder: Path) -> None:
     package = types.ModuleType("ringside")
     package.__path__ = [str(HERE / "ringside")]
     sys.modules["ringside"] = package
-    importlib.import_module("ringside.predictions.students").clear_folder(folder)
+    importlib.import_module("ringside.course.predictions.students").clear_folder(folder)
     del sys.modules["ringside"]
 
 
@@ -101,7 +102,7 @@ class BuildWithHandout(build_py):
         if self.editable_mode:
             return  # then the tree itself is there
         refuse_written_modules()
-        target = Path(self.build_lib) / "ringside" / "handout" / "tree"
+        target = Path(self.build_lib) / "ringside" / "course" / "handout" / "tree"
         shutil.rmtree(target, ignore_errors=True)
         lay_handout(target)
 

@@ -2,7 +2,8 @@
 
     python benchmarks/fit_this_machine.py [--ranks 2 4] [--repeats 15]
 
-1. A ping-pong between two ranks gives alpha and beta (`ringside.calibrate.fit`), here one line for
+1. A ping-pong between two ranks gives alpha and beta (`ringside.jobs.calibrate.fit`), here one line
+for
    short and one for long messages, fitted on every other size and judged on those between. Adding
    and copying vectors gives the rates of computing.
 2. The reference solutions run on simulated ranks, and their traces are replayed on that machine;
@@ -29,9 +30,9 @@ from pathlib import Path
 import numpy as np
 
 from ringside import Machine, Session, Trace, replay
-from ringside.calibrate.fit import line
-from ringside.calibrate.probe.measurements import ping_pong
-from ringside.launch.launch import here_environment, mpiexec
+from ringside.jobs.calibrate.fit import line
+from ringside.jobs.calibrate.probe.measurements import ping_pong
+from ringside.jobs.launch.launch import here_environment, mpiexec
 from ringside.trace import Kind, Op
 
 REFERENCE = Path(__file__).resolve().parent.parent / "solutions" / "a03_allreduce"
@@ -199,7 +200,7 @@ def local_work() -> dict[str, list[tuple[int, float]]]:
 
 
 def fit(points: list[tuple[int, float]]) -> Machine:
-    """The machine of one line through the points (`ringside.calibrate.fit`)."""
+    """The machine of one line through the points (`ringside.jobs.calibrate.fit`)."""
     fitted = line(points)
     return Machine("fitted", fitted.alpha_s, fitted.beta_s_per_byte)
 

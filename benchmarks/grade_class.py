@@ -91,7 +91,7 @@ class Class:
         for name in ("solutions", "assignments"):  # where a build would write
             shutil.copytree(ROOT / name / self.assignment, self.kit / name / self.assignment)
         plan = ours("autograder.course.assignment").load(self.assignment, self.course)
-        rebuild = ours("autograder.submission.rebuild")
+        rebuild = ours("autograder.collect.rebuild")
         release = rebuild.release_notebook(plan, self.course.release(plan.name))
         for number in range(self.students):
             place = self.course.submitted(f"s{number:03}", plan.name)
@@ -101,7 +101,7 @@ class Class:
         (self.folder / "made").touch()
 
     def _notebook(self, plan: Any, release: Any, number: int) -> Any:
-        notebooks, rebuild = ours("autograder.notebooks"), ours("autograder.submission.rebuild")
+        notebooks, rebuild = ours("autograder.notebooks"), ours("autograder.collect.rebuild")
         chance = random.Random(f"student {number}")
         notebook = copy.deepcopy(release)
         for cell in rebuild.solution_cells(notebook):
@@ -120,7 +120,7 @@ class Class:
             return ""
         solution = ROOT / "solutions" / self.assignment
         if kind == "wrong":
-            every = ours("autograder.verify.edits").wrong_submissions(solution, [name])
+            every = ours("autograder.author.verify.edits").wrong_submissions(solution, [name])
             choice = [each.source for each in every]
         else:
             files = sorted((solution / kind).glob(f"{name}__*.py"))
@@ -247,7 +247,7 @@ def gradebook(each: Class) -> dict[str, float]:
     if known:
         return known
     course = each.course
-    build, release = ours("autograder.authoring.build"), ours("autograder.nbgrader.release")
+    build, release = ours("autograder.publish.build"), ours("autograder.gradebook.nbgrader.release")
     plan = ours("autograder.course.assignment").load(each.assignment, course)
     for place in (course.build / "autograded", course.database, course.source(plan.name)):
         if place.is_dir():

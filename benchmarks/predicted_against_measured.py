@@ -5,7 +5,8 @@
 1. `ringside fit` measures this machine, for mpi4py and for gloo.
 2. Each function of a reference module that can be called on ranks runs on 2 real ranks, a small
    size and a large one, several times. Its trace is replayed on the machine fitted just before
-   (`ringside.calibrate.predict`); of the launches the shortest is shown, which was disturbed least.
+   (`ringside.jobs.calibrate.predict`); of the launches the shortest is shown, which was disturbed
+   least.
 
 More ranks than cores don't fit the model, which knows nothing of ranks that take turns on a core:
 so there are 2. ``--write`` leaves the table in lectures/predicted.md.
@@ -28,13 +29,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.calibrate.fit import Fitted, fit, save
-from ringside.calibrate.predict import Prediction, predict
-from ringside.calibrate.probe import script
 from ringside.checking import inputs
 from ringside.errors import RingsideError
 from ringside.files import write_atomically
-from ringside.launch.launch import here_environment, mpiexec
+from ringside.jobs.calibrate.fit import Fitted, fit, save
+from ringside.jobs.calibrate.predict import Prediction, predict
+from ringside.jobs.calibrate.probe import script
+from ringside.jobs.launch.launch import here_environment, mpiexec
 from ringside.timing.machine import Machine
 from ringside.units import format_bytes, format_time
 
@@ -160,10 +161,10 @@ def known_functions(plan: Path, module: str) -> Iterator[str]:
 def run_ranks(kind: str, target: str, out: Path, *words: str) -> dict:
     """Run a target on real ranks; its record."""
     if kind == "mpi4py":
-        command = [mpiexec(), "-n", str(RANKS), sys.executable, "-m", "ringside.real.mpi_main"]
+        command = [mpiexec(), "-n", str(RANKS), sys.executable, "-m", "ringside.jobs.real.mpi_main"]
     else:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(RANKS), "-m", "ringside.real.torch_main"]
+        command += ["--nproc-per-node", str(RANKS), "-m", "ringside.jobs.real.torch_main"]
     command += [target, "--world-size", str(RANKS), "--out", str(out), *words]
     ended = subprocess.run(
         [*command, "--scratch", str(out / "scratch")],

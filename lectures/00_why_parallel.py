@@ -54,7 +54,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import puzzle, show, table
+from ringside.course.lectures import puzzle, show, table
 
 DATA = Path.cwd() / "data"  # beside this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here

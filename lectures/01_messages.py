@@ -64,8 +64,8 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.calibrate.fit import line
-from ringside.lectures import gallery, puzzle, show, table
+from ringside.course.lectures import gallery, puzzle, show, table
+from ringside.jobs.calibrate.fit import line
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 LECTURES = Path.cwd()  # the folder of this notebook

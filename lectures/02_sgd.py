@@ -90,7 +90,7 @@ from sklearn.datasets import load_digits
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show
+from ringside.course.lectures import Knob, explore, puzzle, show
 
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 torch.set_num_threads(1)
@@ -1389,7 +1389,7 @@ assert list(runs) == [1, 4, 16, 128] and round(gains[16], 1) == 9.9 and round(ga
 # reached when it was measured, 137 TFLOP/s in bf16 [16], and not at the peak.
 
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
-from ringside.lectures import course_machine, course_step, ledger
+from ringside.course.lectures import course_machine, course_step, ledger
 
 traced = course_step(1, reduce="none")
 gpt_step_s = ringside.replay(traced.trace, course_machine()).makespan_s
@@ -1402,8 +1402,8 @@ ledger("02", gpus=1, step_s=gpt_step_s, exposed_s=0.0, memory_bytes=gpt_bytes)
 # faster and the memory smaller.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-from ringside.lectures.ledger import REACHED_FLOP_PER_S, SIZES
-from ringside.lectures.ledger import num_parameters as gpt_parameters
+from ringside.course.lectures.ledger import REACHED_FLOP_PER_S, SIZES
+from ringside.course.lectures.ledger import num_parameters as gpt_parameters
 
 assert round(gpt_step_s, 2) == 1.79 and round(gpt_bytes / 1e9, 1) == 33.9
 assert round(gpt_parameters() / 1e6) == 1652 and SIZES["sequence"] == 2048

@@ -85,7 +85,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import Knob, explore, moving_ring, puzzle, show, table
+from ringside.course.lectures import Knob, explore, moving_ring, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here

@@ -81,7 +81,7 @@ import ringside
 from ringside import guess, reveal
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
-from ringside.lectures import (
+from ringside.course.lectures import (
     SIZES,
     course_machine,
     course_step,
@@ -92,7 +92,7 @@ from ringside.lectures import (
     table,
     work_to_hide,
 )
-from ringside.timing.widen import widen
+from ringside.timing.extrapolation import widen
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here

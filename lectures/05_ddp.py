@@ -69,7 +69,7 @@ import numpy as np
 
 import ringside
 from ringside import Machine, guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show, table
+from ringside.course.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -91,8 +91,8 @@ FORWARD, BACKWARD, COMMUNICATION, EXPOSED = "#56b4e9", "#0072b2", "#e69f00", "#b
 # what one of the two did, and the all-reduce goes over all.
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.lectures import course_machine, course_step, ledger
-from ringside.timing.widen import widen
+from ringside.course.lectures import course_machine, course_step, ledger
+from ringside.timing.extrapolation import widen
 
 cluster = course_machine()  # a GPU computes at the rate that was measured for this model [1]
 COMPUTE_MS = 1792  # of a step, on each GPU: the ledger's first line
@@ -998,14 +998,14 @@ reveal("05/roofline", tokens)
 # keeps up. With two sequences it can't. Look at both, from 2 to 512 GPUs.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-from ringside.lectures import work_to_hide
+from ringside.course.lectures import work_to_hide
 
 assert round(tokens) == 7078 and round(tokens / 2048, 1) == 3.5
 assert abs(work_to_hide(2 * 2 * 31 / 32) / 6 - tokens) < 1 and 8 * 2048 > tokens > 2 * 2048
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.lectures import course_trace
-from ringside.lectures.ledger import PROGRAM
+from ringside.course.lectures import course_trace
+from ringside.course.lectures.ledger import PROGRAM
 
 short = course_trace(f"{PROGRAM}:step", 2, (2, "layers"), grid={"dp": 2}, alike=("dp",)).trace
 COUNTS_GPU = [2, 4, 8, 16, 32]

@@ -67,7 +67,7 @@ from sklearn.datasets import load_digits
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show, table
+from ringside.course.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -85,8 +85,8 @@ said = dict(zip(quoted["name"], quoted["value"].tolist()))
 # clusters have 10 Gbit/s Ethernet instead, which carries 1.25 GB/s. Replay the same step there.
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.lectures import course_machine, course_step, course_trace, ledger
-from ringside.timing.widen import widen
+from ringside.course.lectures import course_machine, course_step, course_trace, ledger
+from ringside.timing.extrapolation import widen
 
 fast = course_machine()
 ethernet = fast.with_(beta_s_per_byte=1 / 1.25e9)  # seconds for a byte between two nodes
@@ -1746,7 +1746,7 @@ assert round(100 * stale_share, 2) == 0.31
 # %%writefile passes_of_gpt.py
 import torch
 
-from ringside.lectures import course_gpt as gpt
+from ringside.course.lectures import course_gpt as gpt
 
 
 def step(group, sizes, passes):

@@ -64,9 +64,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-import ringside.lectures
+import ringside.course.lectures
 from ringside import Machine, guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show, table
+from ringside.course.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -84,7 +84,7 @@ WEIGHTS, GRADIENTS, STATE, ACTIVATIONS = "#0072b2", "#009e73", "#7f7f7f", "#cc79
 # many GPUs you buy. More GPUs bring more memory, and each of them stores the same things once more.
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.lectures import course_step, num_parameters
+from ringside.course.lectures import course_step, num_parameters
 
 copies = course_step(2, reduce="layers")  # the step of lecture 5
 held_gb = copies.memory[0]["peak"] / 1e9
@@ -109,7 +109,7 @@ reveal("07/alike", alike_gb)
 # lecture, and section 8 closes it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-from ringside.lectures.ledger import FILE, read
+from ringside.course.lectures.ledger import FILE, read
 
 line05 = next(line for line in read(FILE) if line.lecture == "05")
 assert round(held_gb, 1) == 33.9 == round(line05.memory_bytes / 1e9, 1)
@@ -890,7 +890,7 @@ for one, other in zip(flat.values[0], hsdp.values[0]):
 #   T_{\text{backward}} \;\ge\; \frac{2\,w}{6}\,\frac{F}{\beta'}\,\frac{p-1}{p} .$$
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.lectures import course_machine, course_trace, ledger, work_to_hide
+from ringside.course.lectures import course_machine, course_trace, ledger, work_to_hide
 
 bytes_of_a_parameter = 2 * 31 / 32  # w = 2, p = 32
 forward_tokens = work_to_hide(bytes_of_a_parameter) / 2
@@ -918,7 +918,7 @@ guess("07/gpt-exposed", "Line 05 waits for the all-reduces of layer 0 and of the
       unit="ms")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
-program = Path(ringside.lectures.__file__).parent / "programs" / "sharded_gpt.py"
+program = Path(ringside.course.lectures.__file__).parent / "programs" / "sharded_gpt.py"
 
 
 def sharded(sequences, prefetch=True):
@@ -1029,7 +1029,7 @@ assert abs(1e3 * max(timeline.busy_s) / 8 - 224) < 0.1 and round(backward_tokens
 # %%writefile kept_by_autograd.py
 import torch
 
-from ringside.lectures.course_gpt import Layer
+from ringside.course.lectures.course_gpt import Layer
 
 
 def count(group, width, heads, sequence, batch):
@@ -1659,7 +1659,7 @@ assert ratios[0] < 1.52 and round(5605 / 5762, 3) == 0.973
 # **The bus.** Section 10 assumed a bus for each GPU. Often several GPUs share one.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-from ringside.lectures import SIZES
+from ringside.course.lectures import SIZES
 
 assert SIZES["vocabulary"] == 51200
 

@@ -75,7 +75,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show, table
+from ringside.course.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -1062,7 +1062,7 @@ assert (plain, pair, plain / pair) == (10, 4, 2.5)
 # $$\Psi = 12\,l\,d^2\left(1 + \frac{13}{12\,d} + \frac{V + s}{12\,l\,d}\right) .$$
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.validation import load
+from ringside.course.validation import load
 
 source, megatron_2021 = load("megatron_2021")
 V, s = megatron_2021["vocabulary"], megatron_2021["sequence"]
@@ -1406,10 +1406,10 @@ guess(
 )
 
 # %% slideshow={"slide_type": "fragment"}
-import ringside.lectures
-from ringside.lectures import course_machine, course_trace, ledger
+import ringside.course.lectures
+from ringside.course.lectures import course_machine, course_trace, ledger
 
-program = Path(ringside.lectures.__file__).parent / "programs" / "cut_gpt.py"
+program = Path(ringside.course.lectures.__file__).parent / "programs" / "cut_gpt.py"
 traced = course_trace(
     f"{program}:step",
     32,
@@ -1437,7 +1437,7 @@ ledger(
 # large.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-from ringside.lectures.ledger import FILE, SEQUENCES_PER_GPU, SIZES, read
+from ringside.course.lectures.ledger import FILE, SEQUENCES_PER_GPU, SIZES, read
 
 one_gpu = read(FILE)[0]
 assert (SIZES["num_layers"], SIZES["width"], 32 * SEQUENCES_PER_GPU) == (

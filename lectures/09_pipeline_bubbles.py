@@ -73,7 +73,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show, table
+from ringside.course.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -1467,7 +1467,7 @@ for name in ("U-Net", "ResNet-101"):
 assert blame == {"U-Net": (3.6, 0.27), "ResNet-101": (5.0, 0.12)}
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-from ringside.validation import load
+from ringside.course.validation import load
 
 memory = load("gpipe")[1]["memory"]
 gib = np.array(memory["parameters"]) * memory["bytes_per_parameter"] / 2**30
@@ -1733,13 +1733,13 @@ guess(
 )
 
 # %% slideshow={"slide_type": "fragment"}
-import ringside.lectures
-from ringside.lectures import course_machine, course_trace, ledger
-from ringside.lectures.ledger import FILE, SIZES, read
-from ringside.lectures.programs import piped_gpt
+import ringside.course.lectures
+from ringside.course.lectures import course_machine, course_trace, ledger
+from ringside.course.lectures.ledger import FILE, SIZES, read
+from ringside.course.lectures.programs import piped_gpt
 
 one_gpu = read(FILE)[0]
-program = Path(ringside.lectures.__file__).parent / "programs" / "piped_gpt.py"
+program = Path(ringside.course.lectures.__file__).parent / "programs" / "piped_gpt.py"
 inside = piped_gpt.inside_a_layer(SIZES, one_gpu.memory_bytes, 8)  # while it is recomputed
 
 

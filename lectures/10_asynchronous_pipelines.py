@@ -70,7 +70,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show, table
+from ringside.course.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -773,7 +773,7 @@ guess("10/stash-memory", "A model of 1.65 billion parameters in 16 bits, on 4 eq
       "versions of stage 0 take?", unit="GB")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.lectures.ledger import num_parameters
+from ringside.course.lectures.ledger import num_parameters
 
 psi = num_parameters()  # the course's GPT
 versions_GB = {}

@@ -66,7 +66,7 @@ from sklearn.datasets import load_sample_image
 
 import ringside
 from ringside import Machine, guess, reveal
-from ringside.lectures import Knob, course_machine, explore, puzzle, show, table
+from ringside.course.lectures import Knob, course_machine, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -114,7 +114,7 @@ reveal("11/one-gpu", one_gpu_ms)
 # the question. We begin with a simpler sample, a picture.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-from ringside.lectures import SIZES
+from ringside.course.lectures import SIZES
 
 assert tokens == 131_072 and round(one_gpu_ms) == 578 and round(2 * tokens * width / 1e6) == 604
 assert (SIZES["width"], SIZES["num_layers"], SIZES["num_heads"]) == (width, 24, 24)

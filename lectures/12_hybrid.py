@@ -62,7 +62,7 @@ import numpy as np
 
 import ringside
 from ringside import Machine, guess, reveal
-from ringside.lectures import course_machine, ledger, puzzle, show, table
+from ringside.course.lectures import course_machine, ledger, puzzle, show, table
 from ringside.scale.hybrid_cost import Config, Model, axis_link, cost, memory_bytes, why_illegal
 
 DATA = Path.cwd() / "data"  # beside this notebook
@@ -940,7 +940,7 @@ guess(
 )
 
 # %% slideshow={"slide_type": "fragment"}
-from ringside.lectures.ledger import FILE, read
+from ringside.course.lectures.ledger import FILE, read
 
 traced = {line.lecture: line.step_s for line in read(FILE)}
 course_gpt = Model(num_layers=24, hidden=2304, num_heads=24, batch=256)

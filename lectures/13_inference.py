@@ -59,7 +59,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import puzzle, show, table
+from ringside.course.lectures import puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here

@@ -3,6 +3,9 @@
 from ringside.checking.announce import announce
 from ringside.checking.public_tests import check
 from ringside.commands.magic import load_ipython_extension
+from ringside.course.predictions.ask import guess, reveal
+from ringside.course.predictions.progress import guesses
+from ringside.course.predictions.prompt import GuessError
 from ringside.errors import (
     DeadlineError,
     DeadlockError,
@@ -14,11 +17,8 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
+from ringside.jobs.real.recorder import compute, phase, recorded
 from ringside.kit import VERSION
-from ringside.predictions.ask import guess, reveal
-from ringside.predictions.progress import guesses
-from ringside.predictions.prompt import GuessError
-from ringside.real.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay

@@ -5,7 +5,7 @@ RingsideError
 ├── MachineError      a machine file that is missing or wrong
 ├── TraceError        a trace file that is missing, damaged or of another version
 ├── TargetError       what was asked to run doesn't exist or can't be run
-├── GuessError        a prompt or a prediction that can't be used (ringside/predictions)
+├── GuessError        a prompt or a prediction that can't be used (ringside/course/predictions)
 └── RunError          student code ended the run
     ├── NotPythonError    a file that Python can't read
     ├── RankError         an exception in one rank

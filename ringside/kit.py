@@ -17,7 +17,7 @@ def cluster_folder() -> Path:
 
 def handout_folder() -> Path | None:
     """The assignments, lectures and pages that an installed package brings; None in a tree."""
-    brought = PACKAGE / "handout" / "tree"  # setup.py puts it there
+    brought = PACKAGE / "course" / "handout" / "tree"  # setup.py puts it there
     return brought if (brought / "assignments").is_dir() else None
 
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from autograder.author.verify.attacks import Attack, load_attacks
 from autograder.course.secret import PUBLIC_SECRET, VARIABLE
 from autograder.sandbox import sandbox
-from autograder.verify.attacks import Attack, load_attacks
 from tests.leftovers import pytest_sessionfinish, pytest_terminal_summary
 
 __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]  # hooks: pytest finds them here
@@ -128,7 +128,7 @@ def attacked(
         wait(verifications.values())
         names = [attack.name for attack in group]
         process = subprocess.Popen(
-            [sys.executable, "-m", "autograder.verify.redteam_run", *names, "--json"],
+            [sys.executable, "-m", "autograder.author.verify.redteam_run", *names, "--json"],
             cwd=KIT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=environment,
         )  # fmt: skip

@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from tornado.web import HTTPError
 
+from ringside.course.lectures import api
 from ringside.kit import VERSION
-from ringside.lectures import api
 from ringside.torch_there import INSTALL
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +27,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SUBMISSIONS = {"wrong", "right", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
-# Pages of docs/ that go to students with the tree (autograder/authoring/bundle.py).
+# Pages of docs/ that go to students with the tree (autograder/publish/bundle.py).
 STUDENTS = (
     *("student.md", "contract.md", "attendee.md", "cluster.md", "api.md"),
     *("ways_to_run.md", "glossary.md", "install.md", "colab.md"),
@@ -142,21 +142,11 @@ def test_who_may_import_whom(folder: str, allowed: set[str]) -> None:
 FLOORS = {
     "ringside": [
         *("root", "draw", "timing", "network", "scale", "pytorch mpi", "ranks", "session"),
-        *(
-            "checking predictions",
-            "checkpoint",
-            "real",
-            "launch",
-            "calibrate",
-            "doctor",
-            "handin handout",
-        ),
-        *("lectures", "validation", "commands", "__init__", "__main__"),
+        *("checking checkpoint", "jobs", "course", "commands", "__init__", "__main__"),
     ],
     "autograder": [
-        *("root", "course", "gradebook", "submission", "sandbox", "real_ranks", "suite", "grade"),
-        *("measured", "report", "authoring", "nbgrader", "exports", "intake", "array", "regrade"),
-        *("verify platforms", "demo", "commands", "__init__", "__main__"),
+        *("root", "course", "sandbox collect", "grade", "publish", "gradebook", "platforms"),
+        *("author", "commands", "__init__", "__main__"),
     ],
 }
 

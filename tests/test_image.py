@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from autograder.authoring import bundle
 from autograder.course.secret import PUBLIC_SECRET
 from autograder.course.secret import VARIABLE as SECRET
+from autograder.publish import bundle
 from containers import build
 
 ROOT = Path(__file__).resolve().parents[1]

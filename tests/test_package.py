@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder.authoring import bundle
 from autograder.course.course import Course
-from ringside.handout.listing import KIT_LIST
-from ringside.handout.manifest import Handout
+from autograder.publish import bundle
+from ringside.course.handout.listing import KIT_LIST
+from ringside.course.handout.manifest import Handout
 from ringside.kit import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,11 +112,11 @@ def test_the_wheel_holds_presets_templates_licences_and_the_handout(wheel: Path)
         for path in (ROOT / "cluster" / folder).iterdir():
             assert f"ringside/cluster/{folder}/{path.name}" in names
     for path in (ROOT / "ringside" / "lectures" / "templates").iterdir():
-        assert f"ringside/lectures/templates/{path.name}" in names
+        assert f"ringside/course/lectures/templates/{path.name}" in names
     assert {"ringside/mpi/__init__.py", "autograder/commands/cli.py"} <= names
     for name in ("LICENSE", "LICENSE-teaching"):
         assert f"ringside-{VERSION}.dist-info/licenses/{name}" in names
-    handout = "ringside/handout/tree"
+    handout = "ringside/course/handout/tree"
     # Who has the wheel has installed the kit: how to do so from the tree is for the tree.
     pages = [name for name in bundle.FILES if name.startswith("docs/") and "install" not in name]
     for name in (*pages, "lectures/03_allreduce.ipynb", "lectures/data/ledger.csv"):
@@ -129,7 +129,7 @@ def test_the_wheel_holds_presets_templates_licences_and_the_handout(wheel: Path)
 
 
 def test_the_wheels_lectures_are_cleared_and_small(wheel: Path) -> None:
-    handout = "ringside/handout/tree/lectures"
+    handout = "ringside/course/handout/tree/lectures"
     with zipfile.ZipFile(wheel) as packed:
         books = [name for name in packed.namelist() if re.fullmatch(f"{handout}/.*ipynb", name)]
         explained = json.loads(packed.read(f"{handout}/explanations.json"))["explanations"]
@@ -226,7 +226,7 @@ def test_from_the_wheel_alone_a_student_works(empty: Path, tmp_path: Path) -> No
     assert run_json["kit_version"] == VERSION
     assert "is up to date" in ringside("update", folder=task)
     assert "is there already" in ringside("start", "pdl", status=2)
-    data = "from ringside.lectures.ledger import FILE, read; print(len(read(FILE)), FILE)"
+    data = "from ringside.course.lectures.ledger import FILE, read; print(len(read(FILE)), FILE)"
     done = run(empty / "python", "-c", data, folder=tmp_path)
     assert str(empty.parent) in done.stdout, done.stderr
 

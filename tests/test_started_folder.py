@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import setuptools
 
-from autograder.authoring import bundle
 from autograder.course.course import Course
+from autograder.publish import bundle
 from ringside import kit
 from ringside.commands import cli
-from ringside.handout import laying
-from ringside.handout.manifest import NAME, OLD_NAME, Handout
+from ringside.course.handout import laying
+from ringside.course.handout.manifest import NAME, OLD_NAME, Handout
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")

@@ -497,7 +497,7 @@ REAL = {
 BEFORE = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 comm = watched(MPI.COMM_WORLD, 20.0)
 """
 TRIED = {

@@ -37,7 +37,7 @@ from ringside.checking import (
     short_wire,
     total,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points
 
 OPTIONS = {"tree:all_reduce": {"num_chunks": 3}}
@@ -147,7 +147,7 @@ import sys
 import numpy as np
 from mpi4py import MPI
 from ringside.checking import find
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 comm = watched(MPI.COMM_WORLD, 20.0)
 x = np.arange(11.0) * (comm.Get_rank() + 1)
 wanted = np.arange(11.0) * sum(range(1, comm.Get_size() + 1))

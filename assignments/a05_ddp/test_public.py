@@ -227,7 +227,7 @@ def test_fusion_averages_what_is_ready_everywhere(ranks, rng):
 REAL_AVERAGE = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 from buckets import average
 comm = watched(MPI.COMM_WORLD, 20.0)
 gradients = [np.full(3, float(comm.Get_rank())), np.full((2, 2), 1.0)]
@@ -401,7 +401,7 @@ def test_finish_time(ranks):
 REAL_STEP = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import examples, overlap
 from ringside.checking.inputs import Options
 comm = watched(MPI.COMM_WORLD, 20.0)

@@ -153,7 +153,7 @@ def test_arguments_that_cannot_be_right(ranks):
 
 REAL_TRAINING = """
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import examples, server
 from ringside.checking.inputs import Options
 import numpy as np
@@ -347,7 +347,7 @@ def test_local_sgd_wrong_numbers_are_refused(ranks, rng):
 REAL_LOCAL_SGD = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 from local_sgd import train
 comm = watched(MPI.COMM_WORLD, 20.0)
 rank = comm.Get_rank()
@@ -518,7 +518,7 @@ def test_gossip_wrong_rows_are_refused(ranks, rng):
 REAL_GOSSIP = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 from gossip import average
 comm = watched(MPI.COMM_WORLD, 20.0)
 rank = comm.Get_rank()

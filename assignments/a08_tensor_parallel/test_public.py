@@ -35,7 +35,7 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind

@@ -100,7 +100,7 @@ def test_halo_on_a_grid_with_corners(ranks, rng):
 
 REAL_HALO = """
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import halo, halo_cases, numpy as np
 comm = watched(MPI.COMM_WORLD, 20.0)
 case = halo_cases.halo_case((3, 2, 4), 1, (1, 2, 3), np.random.default_rng(4))
@@ -228,7 +228,7 @@ def test_conv_in_float32(ranks, rng):
 
 REAL_CONV = """
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import callers, conv_cases, numpy as np
 comm = watched(MPI.COMM_WORLD, 20.0)
 case = conv_cases.conv_case((4, 4, 4), np.random.default_rng(4))
@@ -494,7 +494,7 @@ def test_ring_attention_wrong_arguments_are_refused(ranks, rng):
 REAL_RING_ATTENTION = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 from ring_attention import attention
 comm = watched(MPI.COMM_WORLD, 20.0)
 rank = comm.Get_rank()

@@ -1,4 +1,4 @@
-"""The command of a grading array's task, on its node (``autograder.array.task``).
+"""The command of a grading array's task, on its node (``autograder.grade.cluster.task``).
 
 ``python -m autograder.commands.array_task FOLDER [TASK] -- OPTIONS``: the options are those of
 ``autograder grade``. Without TASK all tasks run, one after another: so a machine without a
@@ -17,9 +17,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograder.array import task as array_task
-from autograder.array.task import TaskOptions
 from autograder.commands import options as shared
+from autograder.grade.cluster import task as array_task
+from autograder.grade.cluster.task import TaskOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:

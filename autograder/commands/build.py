@@ -21,9 +21,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with waiting("starting nbgrader"):
-        from autograder.authoring.build import build_all
-        from autograder.gradebook import database
-        from autograder.submission import late
+        from autograder.course import database, late
+        from autograder.publish.build import build_all
 
     course = Course.here()
     names = options.assignments or plans.known(course)

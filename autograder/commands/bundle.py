@@ -24,8 +24,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with waiting("starting"):
-        from autograder.authoring import build, bundle
         from autograder.course import assignment as plans
+        from autograder.publish import build, bundle
         from autograder.terminal import say
 
     course = Course.here()

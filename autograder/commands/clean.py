@@ -17,12 +17,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from autograder.authoring import build, bundle
+from autograder.author.demo.show import COMMAND as DEMO
 from autograder.course.course import Course
-from autograder.demo.show import COMMAND as DEMO
+from autograder.publish import build, bundle
 from ringside import output_folder
-from ringside.lectures.site import COMMAND as SITE
-from ringside.lectures.slides import COMMAND as SLIDES
+from ringside.course.lectures.site import COMMAND as SITE
+from ringside.course.lectures.slides import COMMAND as SLIDES
 
 MADE = {"demo": DEMO, "ringside-students": bundle.COMMAND, "site": SITE, "slides": SLIDES}
 CODE = (

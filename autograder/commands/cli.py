@@ -31,7 +31,7 @@ from autograder.commands import (
 )
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
-from autograder.grade.faults import FAULTS
+from autograder.grade.command_errors import FAULTS
 
 EXAMPLES = """examples:
   autograder new-course ~/pdl-2026                      a course's own folder: dates, secret, grades
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["lectures"]:  # they read their own options
-        from ringside.lectures.__main__ import main as lectures
+        from ringside.course.lectures.__main__ import main as lectures
 
         return lectures(arguments[1:] or ["build"])
     top = parser()

@@ -29,8 +29,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.intake import collecting
-    from autograder.nbgrader import release
+    from autograder.gradebook.nbgrader import release
+    from autograder.platforms import collect_download
     from ringside.units import format_count
 
     course = Course.here()
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     submissions = shared.take(plan, options.paths, course, options, options.layout)
     with waiting("copying the submissions"):
         release.register_if_new(plan, course)  # the gradebook, which is told of people, and cells
-        counts = collecting.collect(plan, submissions, course)
+        counts = collect_download.collect(plan, submissions, course)
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     number = format_count(sum(counts.values()), "submission")
     print(f"{course.build / 'submitted'}: {number} ({told}).")

@@ -33,11 +33,11 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.regrade import deciding
+    from autograder.gradebook import decide
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    done = deciding.decide(
+    done = decide.decide(
         plan,
         course,
         options.student,

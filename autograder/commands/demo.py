@@ -18,6 +18,6 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.demo import show
+    from autograder.author.demo import show
 
     return show.run(options.to, jobs=options.jobs, console=terminal.console())

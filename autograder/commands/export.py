@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from autograder import exports
+from autograder import platforms
 from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.course import Course
@@ -18,7 +18,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     shared.add_layout(sub)
-    sub.add_argument("--to", choices=exports.KINDS, required=True, help="for which platform")
+    sub.add_argument("--to", choices=platforms.KINDS, required=True, help="for which platform")
     sub.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="a folder, for Gradescope"
     )
@@ -43,7 +43,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument(
         "--visibility",
-        choices=exports.VISIBILITY,
+        choices=platforms.VISIBILITY,
         default="after_published",
         help="when students see Gradescope's tests (%(default)s)",
     )
@@ -51,7 +51,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.exports.export import Wanted, check, export, export_gradebook
+    from autograder.platforms.export import Wanted, check, export, export_gradebook
 
     wanted = Wanted(
         to=options.to,

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder import terminal
+from autograder.collect.submissions import PathError, Submission
 from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.storage import file_to_write, folder_to_write
-from autograder.submission.finding import PathError, Submission
 
 if TYPE_CHECKING:
     from autograder.grade.outcome import Outcome
@@ -64,7 +64,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from autograder.grade.class_grading import check_sandbox, grade_class, say_what_to_look_at
-    from autograder.intake.moodle_worksheet import Worksheet
+    from autograder.platforms.moodle.worksheet import Worksheet
 
     asked = [name for name in ("ranks", "gpus", "nodes") if getattr(options, name) is not None]
     if asked and not options.measured:
@@ -97,8 +97,8 @@ def _on_cluster(
     course: Course,
     options: argparse.Namespace,
 ) -> dict[str, str] | None:
-    from autograder.array.cluster_class import grade_on_cluster
-    from ringside.launch.sites import Site
+    from autograder.grade.cluster.cluster_class import grade_on_cluster
+    from ringside.jobs.launch.sites import Site
 
     if options.site is None:
         raise PathError("--executor slurm needs --site; `ringside site list`.")
@@ -123,9 +123,9 @@ def _measure(
     options: argparse.Namespace,
 ) -> None:
     """Time what the assignment names, here or on a cluster, and note it in the outcomes."""
-    from autograder.array import measured_array
-    from autograder.measured import local_class
-    from ringside.launch.sites import Site
+    from autograder.grade.cluster import measured_array
+    from autograder.grade.measured import local_class
+    from ringside.jobs.launch.sites import Site
 
     if not plan.measured:
         raise AssignmentError(f"{plan.name} has no [[measured]] entry: nothing is to be timed.")
@@ -151,8 +151,8 @@ def _measure(
 
 
 def _write(plan: Assignment, outcomes: list[Outcome], options: argparse.Namespace) -> None:
-    from autograder.exports import scores_csv, scores_json
-    from autograder.report import rendering, report
+    from autograder.grade import scores_csv, scores_json
+    from autograder.gradebook.report import rendering, report
     from ringside.files import write_atomically
 
     to_stdout = options.json is not None and str(options.json) == "-"

@@ -17,7 +17,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.authoring import new_assignment
+    from autograder.author import new_assignment
 
     course = Course.here()
     name = options.name

@@ -25,7 +25,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.authoring import new_course
+    from autograder.author import new_course
 
     units = [unit.strip() for unit in options.units.split(",") if unit.strip()]
     course = new_course.make(options.folder, Course.here().kit, units)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from autograder.collect.submissions import LAYOUTS, Layout, PathError, Submission
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
 from autograder.grade import pipeline
-from autograder.submission.finding import LAYOUTS, Layout, PathError, Submission
 
 if TYPE_CHECKING:
     from autograder.grade.outcome import Outcome
@@ -114,7 +114,7 @@ def take(
     layout: Layout | None,
 ) -> list[Submission]:
     """The submissions under `paths`, with what the command line says of roster and time zone."""
-    from autograder.intake import intake
+    from autograder.platforms import intake
 
     return intake.take(
         plan,

@@ -8,7 +8,7 @@ from pathlib import Path
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
-from autograder.exports import VISIBILITY
+from autograder.platforms import VISIBILITY
 
 NAME = "platform"
 ABOUT = "an autograder for Gradescope or PrairieLearn, or public tests on GitHub or Classroom 50"
@@ -38,7 +38,9 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.platforms import classroom50, contents, github, gradescope, prairielearn, sizes
+    from autograder.platforms import classroom50, contents, github, sizes
+    from autograder.platforms.gradescope import autograder_zip
+    from autograder.platforms.prairielearn import question
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
@@ -60,11 +62,11 @@ def run(options: argparse.Namespace) -> int:
         return 0
     settings = contents.settings_of(plan, course, options.visibility)
     if options.platform == "gradescope":
-        path = gradescope.make(plan, course, options.to or below / f"{plan.name}.zip", settings)
+        path = autograder_zip.make(plan, course, options.to or below / f"{plan.name}.zip", settings)
         print(f"For Gradescope's Configure Autograder: {path}")
     else:
         to = options.to or below / plan.name
-        path = prairielearn.make(plan, course, to, settings, options.image)
+        path = question.make(plan, course, to, settings, options.image)
         print(f"For questions/{plan.name} of PrairieLearn's course: {path}")
     lacks = settings.points_of_real_ranks(plan)
     why = f": the {lacks:g} of tests on real MPI and gloo, which can't be started there, leave it"

@@ -33,9 +33,9 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from autograder.course import database
     from autograder.grade import class_grading
-    from autograder.gradebook import database
-    from autograder.regrade import differences
+    from autograder.gradebook import regrade
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
@@ -48,15 +48,15 @@ def run(options: argparse.Namespace) -> int:
         asked = teams.with_partners(course, plan.name, options.students)
         folders = [folder for folder in folders if folder.parent.name in asked]
     outcomes = shared.grade_paths(plan, folders, course, options, "submission")
-    found = differences.compare(plan, outcomes, course)
+    found = regrade.compare(plan, outcomes, course)
     screen = terminal.console()
-    differences.show(screen, plan, found)
+    regrade.show(screen, plan, found)
     if found.changes and not options.dry_run:
         if not (options.yes or _asked(screen, len(found.students()))):
             print("autograder: the gradebook stays as it is.", file=sys.stderr)
             return 1
         with waiting("writing the gradebook"):
-            renewed = differences.write(plan, found.students(), course)
+            renewed = regrade.write(plan, found.students(), course)
         screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
         if renewed:
             screen.print(

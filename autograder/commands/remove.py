@@ -20,7 +20,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.authoring import removal
+    from autograder.author import removal
 
     course = Course.here()
     plan = plans.load(options.assignment, course)

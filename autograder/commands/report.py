@@ -37,16 +37,19 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.exports import scores_csv
+    from autograder.grade import scores_csv
     from autograder.grade.class_grading import say_what_to_look_at
-    from autograder.report import earlier, page, report
+    from autograder.gradebook.report import earlier_sources, page, report
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    known = earlier.modules(plan, options.against, course)
+    known = earlier_sources.modules(plan, options.against, course)
     outcomes = shared.grade_paths(plan, options.paths, course, options)
     if not options.paths:
-        from autograder.nbgrader import grades, settled  # and nbgrader, which takes seconds
+        from autograder.gradebook.nbgrader import (  # and nbgrader, which takes seconds
+            grades,
+            settled,
+        )
 
         settled.settle(course, [plan.name])
         outcomes = grades.with_marks_by_hand(course, plan, outcomes)

@@ -17,7 +17,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.exports import total
+    from autograder.gradebook import total
 
     found = total.of_course(Course.here())
     terminal.console().print(total.table(found))

@@ -16,7 +16,7 @@ from autograder.course.course import Course
 from ringside.progress import Waiting, waiting
 
 if TYPE_CHECKING:
-    from autograder.verify.verify import Finding
+    from autograder.author.verify.verify import Finding
 
 NAME = "verify"
 ABOUT = "grade reference, stub, wrong and right submissions and attacks against the suites"
@@ -67,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
-    from autograder.authoring import consistency
-    from autograder.verify import verify
+    from autograder.author.verify import verify
+    from autograder.publish import consistency
 
     reports = []
     for plan in chosen:
@@ -105,7 +105,7 @@ def _noted_by(shown: Waiting, assignment: str) -> Callable[[Finding], None]:
 
 def _show(chosen: Sequence[Assignment], name: str) -> int:
     """Print a wrong submission of one of the assignments, by its name or a part of it."""
-    from autograder.verify import edits
+    from autograder.author.verify import edits
 
     every = []
     for plan in chosen:
@@ -125,7 +125,7 @@ def _show(chosen: Sequence[Assignment], name: str) -> int:
 
 
 def _type_lines(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
-    from autograder.verify import reproduce
+    from autograder.author.verify import reproduce
 
     typed = [
         each

@@ -17,7 +17,7 @@ root/build/requests/<assignment>/<student>.txt   a student's text that asks for 
 root/build/decisions/<assignment>.csv    what a person decided: student, part, points, by, when, why
 root/build/graded/<assignment>/          why the gradebook's points were given, a file a student
 root/build/gradebook.db
-root/course.toml                         this term: dates, weights, policies (`ringside.term`)
+root/course.toml                         this term: dates, weights, policies
 root/nbgrader_config.py, root/limits.toml  what this course wants otherwise than the kit
 root/course_secret.txt                   seeds the hidden inputs (`autograder.course.secret`)
 root/build/results/                      graded results, by hash (RINGSIDE_RESULTS: elsewhere)

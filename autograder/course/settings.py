@@ -1,6 +1,6 @@
 """``course.toml``: what this course decides, where the kit's assignments stay as they are.
 
-``ringside.term`` reads the file and says what may stand in it.
+``ringside.course.term`` reads the file and says what may stand in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from autograder.course.course import Course
-from ringside.term import RUNS, Term, read
+from ringside.course.term import RUNS, Term, read
 
 __all__ = ["RUNS", "assistants", "due", "late", "released", "runs", "term", "waived"]
 
@@ -62,7 +62,7 @@ def runs(course: Course) -> str:
 
 
 def assistants(course: Course) -> str:
-    """What AI assistants may do in this course, one of ``ringside.term.ASSISTANTS``, or empty.
+    """What AI assistants may do here, one of ``ringside.course.term.ASSISTANTS``, or empty.
 
     Raises:
         TableError: the file says something else.

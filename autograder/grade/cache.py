@@ -31,9 +31,9 @@ Result = dict[str, Any]
 KIT_CODE = (
     "ringside",
     "autograder/course",
-    "autograder/real_ranks",
+    "autograder/grade/real_ranks",
     "autograder/sandbox",
-    "autograder/suite",
+    "autograder/grade/suite",
     "autograder/grade/grading.py",
     "autograder/imports.py",
     "autograder/scratch.py",

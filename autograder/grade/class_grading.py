@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autograder import terminal
+from autograder.collect import requests
+from autograder.collect.submissions import Submission
 from autograder.course import decisions, excused, people, teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import causes, pipeline, progress
+from autograder.grade import fault_causes, pipeline, progress
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import CellMark
 from autograder.sandbox.sandbox import best_tier
-from autograder.submission import requests
-from autograder.submission.finding import Submission
 
 MAX_NOTE = 400  # characters of a note that the terminal shows
 MOST_NAMES = 8  # of students whom one cause hits
@@ -113,7 +113,7 @@ def ungraded(outcomes: Iterable[Outcome]) -> list[tuple[str, str, str]]:
     found: dict[tuple[str, str], tuple[list[str], str]] = {}
     for each in outcomes:
         why = " ".join(each.message.split())
-        key = each.status, causes.TRIES.sub("", why)  # only the first of many is tried anew
+        key = each.status, fault_causes.TRIES.sub("", why)  # only the first of many is tried anew
         found.setdefault(key, ([], why))[0].append(each.who)
     return [(status, _listed(who), why) for (status, _), (who, why) in found.items()]
 

@@ -25,12 +25,12 @@ from autograder.course import assignment as assignments
 from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
 from autograder.course.limits import Limits
+from autograder.grade.suite import nursery as suite_nursery
+from autograder.grade.suite.job import SuiteJob
 from autograder.imports import imported
 from autograder.sandbox.warm_sandbox import kinds_of
-from autograder.suite import nursery as suite_nursery
-from autograder.suite.job import SuiteJob
 
-PYTEST_INI = Path(__file__).resolve().parents[1] / "suite" / "pytest.ini"
+PYTEST_INI = Path(__file__).resolve().parent / "suite" / "pytest.ini"
 
 
 def grade_modules(

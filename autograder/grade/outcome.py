@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from autograder.collect.cluster_run import RunCheck
 from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.course.decisions import Decision
 from autograder.grade.points import Account, CellMark, Kind, Part
-from autograder.submission.cluster_run import RunCheck
 from ringside.units import format_count
 
 Status = Literal["graded", "rejected", "grader_error"]

@@ -16,22 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autograder import scratch
+from autograder.collect import completeness
+from autograder.collect.preparation import prepare
+from autograder.collect.quarantine import Rejected
+from autograder.collect.rebuild import (
+    Rebuilt,
+)
+from autograder.collect.submissions import PathError, Submission
+from autograder.collect.zip_archive import OURS
 from autograder.course import limits
 from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
-from autograder.grade import cache, causes, roll, waived
+from autograder.grade import cache, fault_causes, waived
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite import nursery as suite_nursery
 from autograder.imports import imported
 from autograder.sandbox.sandbox import best_tier
-from autograder.submission.finding import PathError, Submission
-from autograder.submission.quarantine import Rejected
-from autograder.submission.reading import prepare
-from autograder.submission.rebuild import (
-    Rebuilt,
-)
-from autograder.submission.zip_archive import OURS
-from autograder.suite import nursery as suite_nursery
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
 Note = Callable[[int, int], None]  # (modules with a result, modules in all)
@@ -100,7 +101,7 @@ class GradingSession:
         for outcome, jobs in zip(outcomes, plans, strict=True):
             self._collect(outcome, jobs, results)
         found = [submission.student for submission in submissions]
-        roll.call(found, [outcome.student for outcome in outcomes], "The graded class")
+        completeness.call(found, [outcome.student for outcome in outcomes], "The graded class")
         _compare_jobs(outcomes)
         return outcomes
 
@@ -114,7 +115,7 @@ class GradingSession:
         )
         if not any(path.exists() for path in said):
             return {}
-        from autograder.submission import late  # and nbgrader with it, which takes seconds
+        from autograder.course import late  # and nbgrader with it, which takes seconds
 
         return late.seconds_late(course, name)
 
@@ -183,7 +184,7 @@ class GradingSession:
         except Exception as error:
             if isinstance(error, OSError) and error.errno in OURS:
                 raise  # the machine's, which would be said of each submission
-            told = f"{type(error).__name__}: {error}"[: causes.MAX_FAULT]
+            told = f"{type(error).__name__}: {error}"[: fault_causes.MAX_FAULT]
             message = f"The grader failed while it read the submission. {told}"
             outcome = Outcome(submission.student, "grader_error", message=message)
         else:
@@ -234,7 +235,7 @@ class GradingSession:
         }
         if faults:
             outcome.status = "grader_error"
-            outcome.message = f"The grader failed. {causes.by_cause(faults)}"
+            outcome.message = f"The grader failed. {fault_causes.by_cause(faults)}"
         outcome.graded_at = max((self.store.when(job.key) for job in jobs), default=0.0)
         outcome.key = hashlib.sha256("".join(job.key for job in jobs).encode()).hexdigest()
         outcome.result = {

@@ -17,9 +17,9 @@ from autograder import tables
 from autograder.course import settings
 from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course.course import Course
-from autograder.suite import collected
-from autograder.suite.collected import CollectedTest
-from autograder.suite.job import TestRecord
+from autograder.grade.suite import collected
+from autograder.grade.suite.collected import CollectedTest
+from autograder.grade.suite.job import TestRecord
 from autograder.tables import TableError
 from ringside.checking.essential import hold_to_the_essential
 

@@ -15,11 +15,11 @@ import json
 from pathlib import Path
 
 from autograder import storage
-from autograder.authoring import bundle
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.platforms.github import TORCH_INDEX, in_repository
 from autograder.platforms.scripts import TEMPLATES, needs_torch
+from autograder.publish import bundle
 from ringside import output_folder
 
 __all__ = ["COMMAND", "make"]

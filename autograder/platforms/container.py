@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from autograder.collect.submissions import Submission
 from autograder.course import assignment as plans
 from autograder.course import limits
 from autograder.course.assignment import SUITE_POINTS, Assignment
@@ -34,7 +35,6 @@ from autograder.platforms.contents import LIMITS, limits_text
 from autograder.platforms.reality_points import KIND
 from autograder.platforms.settings import Settings
 from autograder.sandbox.sandbox import Tier, best_tier
-from autograder.submission.finding import Submission
 from ringside.errors import RingsideError
 from ringside.files import write_atomically
 

@@ -42,7 +42,7 @@ def settings_of(plan: Assignment, course: Course, visibility: str) -> Settings:
     Raises:
         AssignmentError: the hidden suite, or a file of the course's, can't be read.
     """
-    from autograder.submission import late  # and nbgrader with it, which takes seconds
+    from autograder.course import late  # and nbgrader with it, which takes seconds
 
     advice = sizes.advice(plan.name)
     return Settings(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autograder.authoring import bundle
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.platforms.scripts import script
-from ringside.term import shown
+from autograder.publish import bundle
+from ringside.course.term import shown
 
 __all__ = ["COMMAND", "TORCH_INDEX", "in_repository", "make", "release_warning"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.suite import collected
+from autograder.grade.suite import collected
 
 __all__ = ["KIND", "of_assignment"]
 

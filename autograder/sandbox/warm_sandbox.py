@@ -2,8 +2,8 @@
 
 Importing torch takes longer than most suites. So a *warm nursery* stays, a process in a sandbox
 that has imported libraries, reads no submission, and waits; a submission's programs are forks of
-it. The nursery of suites starts it (``autograder.suite.nursery``); in a room ringside's own nursery
-forks the simulated ranks::
+it. The nursery of suites starts it (``autograder.grade.suite.nursery``); in a room ringside's own
+nursery forks the simulated ranks::
 
     nursery of suites --fork--> keeper --bubblewrap--> warm nursery (numpy, torch)
     suite --request, descriptors-----------------> |--fork--> room: init --> nursery --> ranks

@@ -21,7 +21,7 @@ import traceback
 import unittest
 import warnings
 
-from ringside.mpi.offered import NotOfferedError
+from ringside.mpi.unsupported import NotOfferedError
 
 MARK = "@@"
 PASSED, FAILED, SKIPPED, NOT_OFFERED = "passed", "failed", "skipped", "not offered"

@@ -723,7 +723,7 @@ def assert_makespan(
     Making communicators counts as no time.
 
     Args:
-        wide: the run was stretched to so many ranks, by ``ringside.timing.widen``.
+        wide: the run was stretched to so many ranks, by ``ringside.timing.extrapolation``.
     """
     taken_s = message_time_s(result)
     case = case.on(result.machine, named=True).asking(

@@ -22,8 +22,8 @@ import re
 import stat
 from pathlib import Path
 
-from ringside.checking import cell_text, notebook, written
-from ringside.checking.written import module_sha256
+from ringside.checking import cell_records, cell_text, notebook
+from ringside.checking.cell_records import module_sha256
 from ringside.errors import RingsideError
 from ringside.files import keep, write_atomically
 
@@ -71,7 +71,7 @@ def _write(path: Path, text: str, data: bytes) -> str:
     file = path.name
     if path.is_dir():
         raise ModuleFileError(f"{file} is a folder here: rename it, and run the cell again.")
-    with written.record(path.parent) as record:
+    with cell_records.record(path.parent) as record:
         there = path.read_bytes() if path.is_file() else None
         if there is not None and module_sha256(there) == module_sha256(data):
             record.add(file, data)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ringside.checking import cell_text, written
-from ringside.checking.written import module_sha256
+from ringside.checking import cell_records, cell_text
+from ringside.checking.cell_records import module_sha256
 from ringside.errors import RingsideError
 from ringside.files import keep, write_atomically
 
@@ -306,7 +306,7 @@ def write_files(found: Sequence[Difference]) -> list[str]:
         cell, path = difference.cell, difference.cell.path
         if path.resolve().parent != cell.notebook.parent.resolve():
             raise NotebookError(f"{cell.module}: a cell may only write into the notebook's folder.")
-        with written.record(path.parent) as record:
+        with cell_records.record(path.parent) as record:
             kept = ""
             if path.is_file() and not record.has(cell.module, path.read_bytes()):
                 kept = f"; what it was is kept as {keep(path, 'sync')}"

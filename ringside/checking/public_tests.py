@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import kit
-from ringside.checking import notebook, standing
+from ringside.checking import notebook, saved_progress
 from ringside.checking.pytest_process import follow, sentence
 from ringside.checking.reasons import by_reason, reason, with_held
 from ringside.errors import RingsideError
@@ -131,7 +131,9 @@ def run(
     if test and not record["tests"] and not wanted:
         raise CheckError(f"{TESTS} has no test {test}.")
     if not test:
-        standing.add_points(folder, {each.name: (each.earned, each.points) for each in reports})
+        saved_progress.add_points(
+            folder, {each.name: (each.earned, each.points) for each in reports}
+        )
     unknown = [name for name in wanted if name not in {report.name for report in reports}]
     if unknown and test:
         raise CheckError(f"{TESTS} has no test {test} of {unknown[0]}.")

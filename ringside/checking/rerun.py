@@ -35,9 +35,9 @@ from ringside.checking.assertions import Case, Verdict
 from ringside.errors import TargetError
 from ringside.factors import Factors
 from ringside.session.session import Result
+from ringside.timing.extrapolation import widen
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
-from ringside.timing.widen import widen
 from ringside.trace import Kind
 
 _SEED = b"ringside run"  # of factors: a line says the same each time

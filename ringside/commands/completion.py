@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.launch import sites
+    from ringside.jobs.launch import sites
     from ringside.timing import machine
 
     if asked.json:

@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.doctor import this_machine as doctor
+    from ringside.jobs.doctor import this_machine as doctor
 
     if asked.cluster:
         return _of_ranks(asked)
@@ -48,9 +48,9 @@ def run(asked: argparse.Namespace) -> int:
 
 def _of_ranks(asked: argparse.Namespace) -> int:
     """On ranks: examine them; alone: start some."""
-    from ringside.doctor import cluster
-    from ringside.doctor import this_machine as doctor
-    from ringside.real import facts as cluster_facts
+    from ringside.jobs.doctor import cluster
+    from ringside.jobs.doctor import this_machine as doctor
+    from ringside.jobs.real import facts as cluster_facts
 
     if cluster_facts.launched_rank() is None:
         words = ["--json"] if asked.json else []

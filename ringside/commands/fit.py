@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.calibrate import fit as fitting
+    from ringside.jobs.calibrate import fit as fitting
 
     if asked.out.suffix != ".toml":
         raise fitting.FitError(f"--out ({asked.out}) must end in .toml.")
@@ -69,9 +69,9 @@ def _launch_probe(asked: argparse.Namespace, out: Path) -> Path:
     Raises:
         RingsideError: it left none.
     """
-    from ringside.calibrate import probe
-    from ringside.launch import launch
-    from ringside.launch.sites import Site
+    from ringside.jobs.calibrate import probe
+    from ringside.jobs.launch import launch
+    from ringside.jobs.launch.sites import Site
     from ringside.session.session import Target
 
     site = Site.load(asked.site)

@@ -26,8 +26,8 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
+    from ringside.course.predictions.progress import files_around, progress
     from ringside.files import write_output
-    from ringside.predictions.progress import files_around, progress
 
     found = progress(files_around(asked.folder))
     if asked.json:

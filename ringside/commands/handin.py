@@ -38,8 +38,8 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.checking import standing
-    from ringside.handin import handin
+    from ringside.checking import saved_progress
+    from ringside.course.handin import handin
 
     if not sync(asked, ()):
         return 2
@@ -47,7 +47,7 @@ def run(asked: argparse.Namespace) -> int:
         asked.folder, force_zip=asked.zip, dry_run=asked.dry_run, regrade=asked.regrade
     )
     if not asked.dry_run:
-        standing.add_hand_in(asked.folder, receipt.way)
+        saved_progress.add_hand_in(asked.folder, receipt.way)
     if asked.json:
         print_json(receipt.as_json())
     else:

@@ -11,7 +11,7 @@ from ringside.commands.command import add, print_json, say_to_stderr
 from ringside.errors import RingsideError, TargetError
 
 if TYPE_CHECKING:
-    from ringside.launch.outcome import Outcome
+    from ringside.jobs.launch.outcome import Outcome
 
 EXAMPLES = """\
 examples:
@@ -82,9 +82,9 @@ def add_parser(commands: Any) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.checking import inputs
-    from ringside.launch import launch
-    from ringside.launch.lengths import USUAL, fitting
-    from ringside.launch.sites import Site
+    from ringside.jobs.launch import launch
+    from ringside.jobs.launch.lengths import USUAL, fitting
+    from ringside.jobs.launch.sites import Site
     from ringside.session.session import Target
 
     if asked.follow:
@@ -147,7 +147,7 @@ def check_counts(nodes: int, gpus_per_node: int) -> None:
     Raises:
         LaunchError: there is one.
     """
-    from ringside.launch.launch import LaunchError
+    from ringside.jobs.launch.launch import LaunchError
 
     if nodes < 1:
         raise LaunchError(f"--nodes ({nodes}) must be at least 1.")
@@ -164,7 +164,7 @@ def _say_outcome(asked: argparse.Namespace, outcome: Outcome) -> int:
 
 
 def _jupyter(asked: argparse.Namespace, site: Any, settings: Any) -> int:
-    from ringside.launch.jupyter import Jupyter
+    from ringside.jobs.launch.jupyter import Jupyter
 
     if asked.target is not None or asked.nodes != 1:
         raise TargetError("--jupyter runs JupyterLab on one node: give it no file and no --nodes.")

@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.calibrate import predict as predicting
+    from ringside.jobs.calibrate import predict as predicting
 
     with waiting(f"replaying {asked.run} on {asked.machine}"):
         found = predicting.predict(asked.run, asked.machine, scale_compute=asked.scale_compute)

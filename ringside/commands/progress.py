@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.checking.public_tests import TESTS, CheckError
-    from ringside.predictions import progress
+    from ringside.course.predictions import progress
 
     here = asked.folder.resolve()
     root = next((each for each in (here, *here.parents) if (each / "assignments").is_dir()), None)
@@ -52,9 +52,9 @@ def run(asked: argparse.Namespace) -> int:
 
 def _row(folder: Path) -> dict[str, Any]:
     """What is known of one assignment."""
-    from ringside.checking import notebook, standing
+    from ringside.checking import notebook, saved_progress
 
-    known = standing.read(folder)
+    known = saved_progress.read(folder)
     modules: dict[str, Any] = {}
     for path in notebook.notebooks(folder):
         for cell in notebook.module_cells(path):

@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.launch import new_site, sites
+    from ringside.jobs.launch import new_site, sites
 
     if asked.action == "list":
         known = {name: sites.Site.load(name).description for name in sites.names()}

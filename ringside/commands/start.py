@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.handout.laying import lay
+    from ringside.course.handout.laying import lay
 
     place = lay(asked.folder)
     names = sorted(each.name for each in (place / "assignments").iterdir())

@@ -42,8 +42,8 @@ def add_parser(commands: Any) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside import kit
-    from ringside.handout import applying, newer, plan
-    from ringside.handout.manifest import HandoutError
+    from ringside.course.handout import applying, newer, plan
+    from ringside.course.handout.manifest import HandoutError
 
     tree = newer.tree_above(asked.tree)
     source = asked.newer or kit.handout_folder()

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ringside.draw.bar_colors import Tone, tone_of
 from ringside.draw.palette import KINDS
-from ringside.draw.tones import Tone, tone_of
 from ringside.units import bytes_in, format_interval
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ringside.draw.bar_colors import way_of
 from ringside.draw.layout import Layout
 from ringside.draw.page import num, shorten, text, text_width
 from ringside.draw.palette import LIGHT
-from ringside.draw.tones import way_of
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable

@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringside.draw.alike import STACK, role
 from ringside.draw.arrows import draws_arrows
+from ringside.draw.bar_colors import Tone
 from ringside.draw.blocks import cut_all
 from ringside.draw.drawable import time_label
 from ringside.draw.palette import LIGHT
-from ringside.draw.tones import Tone
+from ringside.draw.row_groups import STACK, role
 from ringside.units import byte_base, bytes_in, format_time, time_unit
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ def svg_style(theme: str = "auto") -> str:
         for name in ("paper", "ink", "muted", *KINDS, *(f"on-{kind}" for kind in KINDS))
     )
     fills += ".rs-on-backward{fill:var(--on-backward)}"
-    # The shades of `ringside.draw.tones`
+    # The shades of `ringside.draw.bar_colors`
     mixes = "".join(f".rs-shade-{k}{{--rs-part:{100 * k / 3:.0f}%}}" for k in (1, 2, 3))
     for role in ("forward", "backward", "item"):
         fills += f".rs-{role}{{fill:var(--{role})}}"

@@ -7,12 +7,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ringside.draw import blocks as cutting
-from ringside.draw.alike import STACK, role
+from ringside.draw.bar_colors import ROLES, Tone, short_words
 from ringside.draw.drawable import blocked_calls
 from ringside.draw.layout import SHARE_WIDTH, Layout
 from ringside.draw.page import num, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
-from ringside.draw.tones import ROLES, Tone, short_words
+from ringside.draw.row_groups import STACK, role
 from ringside.units import format_time
 
 if TYPE_CHECKING:

@@ -15,7 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ringside.draw.alike import (
+from ringside.draw.arrows import critical_path, draws_arrows, far_messages, messages
+from ringside.draw.bar_colors import Tone, all_tones
+from ringside.draw.brackets import LANE_HEIGHT, draw_brackets, lanes
+from ringside.draw.drawable import blocked_calls, time_label
+from ringside.draw.layout import SHARE_WIDTH, Layout, choose_rows, row_sizes
+from ringside.draw.page import fit_lines, num, open_svg, shorten, text, text_width
+from ringside.draw.palette import KINDS, LIGHT
+from ringside.draw.row_groups import (
     FEWEST,
     MOST_KINDS,
     bins_of_ranks,
@@ -23,14 +30,7 @@ from ringside.draw.alike import (
     ranges,
     shares_rows,
 )
-from ringside.draw.arrows import critical_path, draws_arrows, far_messages, messages
-from ringside.draw.brackets import LANE_HEIGHT, draw_brackets, lanes
-from ringside.draw.drawable import blocked_calls, time_label
-from ringside.draw.layout import SHARE_WIDTH, Layout, choose_rows, row_sizes
-from ringside.draw.page import fit_lines, num, open_svg, shorten, text, text_width
-from ringside.draw.palette import KINDS, LIGHT
 from ringside.draw.rows import rank_rows, shares
-from ringside.draw.tones import Tone, all_tones
 from ringside.units import (
     byte_base,
     bytes_in,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ringside.mpi.collectives import BufferCollectives
+from ringside.mpi.comm_creation import Making
 from ringside.mpi.constants import (
     APPNUM,
     CONGRUENT,
@@ -21,10 +22,8 @@ from ringside.mpi.constants import (
     WTIME_IS_GLOBAL,
 )
 from ringside.mpi.group import Group, as_ranks
-from ringside.mpi.making import Making
 from ringside.mpi.membership import NO_COMM, as_int
 from ringside.mpi.objects import Objects
-from ringside.mpi.offered import expect
 from ringside.mpi.pickling import named
 from ringside.mpi.point_to_point import PointToPoint
 from ringside.mpi.rare import errhandler
@@ -33,6 +32,7 @@ from ringside.mpi.rare.attributes import Attributed
 from ringside.mpi.rare.errhandler import Errhandler
 from ringside.mpi.rare.info import Info
 from ringside.mpi.rare.persistent import PersistentCollectives
+from ringside.mpi.unsupported import expect
 from ringside.network.link import Call, CommInfo, Link
 
 

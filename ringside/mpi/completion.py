@@ -8,9 +8,9 @@ from typing import Any
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_IN_STATUS, UNDEFINED
 from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle
 from ringside.mpi.operation import Operation
 from ringside.mpi.status import Status
+from ringside.mpi.unsupported import Handle
 from ringside.network.link import Call
 
 Placed = tuple[int, Operation]  # an operation and the place of its request in the list

@@ -8,10 +8,10 @@ import numpy as np
 
 from ringside.mpi.constants import ERR_TYPE
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import NotOfferedError, expect
 from ringside.mpi.pickling import named
 from ringside.mpi.rare import attributes
 from ringside.mpi.rare.derived import Derived
+from ringside.mpi.unsupported import NotOfferedError, expect
 
 
 class Datatype(Derived):

@@ -6,7 +6,7 @@ from typing import Any
 
 import ringside.network.link
 from ringside import kit
-from ringside.mpi import attached
+from ringside.mpi import bsend_buffer
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.constants import ERR_OTHER, SUBVERSION, THREAD_FUNNELED, THREAD_MULTIPLE, VERSION
 from ringside.mpi.exception import Exception as MPIException
@@ -62,7 +62,7 @@ class _State:
         alone = CommInfo(NO_COMM, (info.members[info.rank],), 0)
         self.itself._set(link, alone, "MPI_COMM_SELF")
         self.finalized = False
-        attached.Detach_buffer()
+        bsend_buffer.Detach_buffer()
 
 
 _state = _State()

@@ -16,8 +16,8 @@ from ringside.mpi.constants import (
     UNEQUAL,
 )
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle, expect
 from ringside.mpi.pickling import named
+from ringside.mpi.unsupported import Handle, expect
 from ringside.network.link import current
 
 _EMPTY: tuple[int, ...] = ()

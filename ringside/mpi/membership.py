@@ -15,7 +15,7 @@ from ringside.mpi.constants import (
     PROC_NULL,
 )
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle
+from ringside.mpi.unsupported import Handle
 from ringside.network.link import Call, CommInfo, Link, format_call
 
 NO_COMM = -1

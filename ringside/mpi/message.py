@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST, PROC_NULL
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle, expect
 from ringside.mpi.operation import NoOperation, Operation, Receive
 from ringside.mpi.payload import Destination, IntoBuffer, IntoObject
 from ringside.mpi.pickling import named
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
+from ringside.mpi.unsupported import Handle, expect
 from ringside.network.link import Call, Link
 
 _NO_PROC = -1

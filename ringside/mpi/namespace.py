@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from ringside.mpi import (
-    attached,
+    bsend_buffer,
     buffers,
     constants,
     datatypes,
@@ -14,24 +14,24 @@ from ringside.mpi import (
     exception,
     group,
     message,
-    offered,
     op,
     request,
+    unsupported,
 )
 from ringside.mpi.comm import Comm, Intracomm
-from ringside.mpi.offered import Handle, missing
 from ringside.mpi.pickling import Pickle, pickle
 from ringside.mpi.rare import address, arranging, errhandler, graphs, info, topology
 from ringside.mpi.rare.topocomm import Topocomm
 from ringside.mpi.rare.topology import Cartcomm
 from ringside.mpi.status import Status
+from ringside.mpi.unsupported import Handle, missing
 
 _FUNCTIONS: list[Any] = [
     address.Aint_add,
     address.Aint_diff,
     address.Get_address,
-    attached.Attach_buffer,
-    attached.Detach_buffer,
+    bsend_buffer.Attach_buffer,
+    bsend_buffer.Detach_buffer,
     environment.Alloc_mem,
     environment.Finalize,
     environment.Free_mem,
@@ -111,6 +111,6 @@ def build() -> Namespace:
         "_typedict": dict(datatypes.OF_CODE),
         "pickle": pickle,
     }
-    offered.constants.update(id(value) for value in names.values() if isinstance(value, Handle))
+    unsupported.constants.update(id(value) for value in names.values() if isinstance(value, Handle))
     vars(module).update(names)
     return module

@@ -11,8 +11,8 @@ from ringside.arrays import Array
 from ringside.mpi.buffers import Region, region
 from ringside.mpi.constants import ERR_OP
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle, expect
 from ringside.mpi.pickling import named
+from ringside.mpi.unsupported import Handle, expect
 
 Function = Callable[..., Any]
 

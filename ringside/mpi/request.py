@@ -18,10 +18,10 @@ from ringside.mpi.completion import (
 )
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST, UNDEFINED
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import expect
 from ringside.mpi.operation import Operation
 from ringside.mpi.pickling import named
 from ringside.mpi.status import Status
+from ringside.mpi.unsupported import expect
 from ringside.network.link import Call
 
 

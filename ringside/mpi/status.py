@@ -6,7 +6,7 @@ from typing import Any
 
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS, UNDEFINED
 from ringside.mpi.datatypes import BYTE, Datatype
-from ringside.mpi.offered import Handle, expect
+from ringside.mpi.unsupported import Handle, expect
 
 
 class Status(Handle):

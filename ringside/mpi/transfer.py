@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ringside.mpi.attached import check_attached
+from ringside.mpi.bsend_buffer import check_attached
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, LARGEST_TAG, PROC_NULL
 from ringside.mpi.membership import Membership
 from ringside.mpi.message import MESSAGE_NO_PROC, Message

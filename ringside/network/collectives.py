@@ -17,7 +17,7 @@ from ringside.network import codec
 from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
 from ringside.network.gathering import TIMED_AS, BadSpec, Gathering, group_of
-from ringside.network.misfits import Notes, unlike
+from ringside.network.mismatches import Notes, unlike
 from ringside.network.peers import Peer
 from ringside.network.recording import CollectiveRecord
 from ringside.network.requests import Requests

@@ -13,10 +13,10 @@ from ringside.network.messages import Messages
 from ringside.network.passes import Passes
 from ringside.network.peers import READ_BYTES, Peer
 from ringside.network.requests import Requests
-from ringside.network.standing import Standing
+from ringside.network.wait_graph import Standing
 from ringside.network.wire import BLOCKING, Op
 from ringside.timing.ports import PS
-from ringside.timing.questions import Query
+from ringside.timing.queries import Query
 from ringside.trace import CallSite, Kind
 from ringside.trace import Op as TraceOp
 from ringside.units import format_bytes

@@ -14,11 +14,11 @@ from ringside.errors import LimitError
 from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
 from ringside.network.matching import Mailbox, Pending, Posted, Sent
-from ringside.network.misfits import Notes, misfit, sentence
+from ringside.network.mismatches import Notes, misfit, sentence
 from ringside.network.peers import Peer
 from ringside.network.requests import Requests
 from ringside.network.wire import ANY_SOURCE, EXCHANGE, OBJECT, counted_of_object
-from ringside.timing.questions import Query
+from ringside.timing.queries import Query
 from ringside.trace import Kind, Mode
 from ringside.trace import Op as TraceOp
 

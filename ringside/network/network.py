@@ -27,22 +27,22 @@ from ringside.factors import Factors
 from ringside.network import codec
 from ringside.network.bounds import Ledger, Limits
 from ringside.network.collectives import Collectives
+from ringside.network.deadlines import Patience, ends
 from ringside.network.frames import Frames
 from ringside.network.messages import Messages
-from ringside.network.misfits import Notes
+from ringside.network.mismatches import Notes
 from ringside.network.passes import Passes
-from ringside.network.patience import Patience, ends
 from ringside.network.peers import Peer, Peers
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import Recording, RunEnd
 from ringside.network.requests import Requests
-from ringside.network.standing import Standing
+from ringside.network.stacks import without_stacks
 from ringside.network.verdict import judge
-from ringside.network.whereabouts import without_stacks
+from ringside.network.wait_graph import Standing
 from ringside.network.wire import COMPLETION, LAST, OBSERVED, Reply, call_parts
 from ringside.timing.engine import Engine, uncollected
 from ringside.timing.machine import Machine
-from ringside.timing.questions import Answer
+from ringside.timing.queries import Answer
 
 _MAX_CLOCK_PS = 2**63
 

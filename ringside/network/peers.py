@@ -24,7 +24,7 @@ from ringside.network.bounds import Limits
 from ringside.network.codec import Part
 from ringside.network.matching import Pending
 from ringside.network.wire import DOWN, UP, Reply
-from ringside.timing.questions import Query
+from ringside.timing.queries import Query
 from ringside.trace import CallSite
 from ringside.trace import Op as TraceOp
 from ringside.units import format_bytes

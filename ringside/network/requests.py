@@ -17,7 +17,7 @@ from ringside.network.matching import Pending
 from ringside.network.peers import Peer
 from ringside.network.wire import COMPLETION, How, Reply
 from ringside.timing.engine import Engine
-from ringside.timing.questions import Query
+from ringside.timing.queries import Query
 from ringside.trace import UNDESCRIBED, CallSite, Kind
 from ringside.trace import Op as TraceOp
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringside.errors import BlockedCall, DeadlockError
 from ringside.network.peers import Peer
-from ringside.network.standing import Standing
+from ringside.network.wait_graph import Standing
 from ringside.trace import Kind, Mode
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}

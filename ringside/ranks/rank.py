@@ -50,9 +50,7 @@ def prepare() -> None:
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     sys.dont_write_bytecode = True
     os.environ["OMP_NUM_THREADS"] = "1"
-    faulthandler.register(
-        signal.SIGUSR1, file=2, all_threads=False
-    )  # see ringside.network.whereabouts
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)  # see ringside.network.stacks
     _yield_to_the_network()
     _use_freed_memory_again()
 

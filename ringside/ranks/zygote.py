@@ -25,7 +25,7 @@ from ringside import kit
 from ringside.ranks.confine import file_rules, harden_zygote
 from ringside.ranks.landlock import Rules
 from ringside.ranks.rank import prepare, serve
-from ringside.ranks.rehearsal import rehearse
+from ringside.ranks.warm_up import rehearse
 
 _KIT = str(kit.ROOT)
 _RANK = "import sys; sys.path.insert(0, {kit!r}); from ringside.ranks.rank import main; main()"

@@ -21,12 +21,12 @@ from ringside.errors import CodecError, LimitError, RankError, RingsideError, Ru
 from ringside.factors import Factors
 from ringside.network import codec
 from ringside.network.bounds import Limits
+from ringside.network.deadlines import Patience
 from ringside.network.network import Network
-from ringside.network.patience import Patience
 from ringside.network.peers import Peer
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import CollectiveRecord, Recording, RunEnd
-from ringside.network.whereabouts import places
+from ringside.network.stacks import places
 from ringside.network.wire import split_result
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back

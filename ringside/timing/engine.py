@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
-from ringside.timing.flight import Busy, Flight, Thread, TimedRequest, Wait
+from ringside.timing.engine_state import Busy, Flight, Thread, TimedRequest, Wait
 from ringside.timing.fold import Fold, FoldedPorts
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
-from ringside.timing.questions import Answer, Query, Questions
+from ringside.timing.queries import Answer, Query, Questions
 from ringside.timing.rounds import Meetings, collective_ops
 from ringside.trace import Kind, Mode, Op
 

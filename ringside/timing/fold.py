@@ -31,7 +31,7 @@ import numpy as np
 
 from ringside.arrays import Array
 from ringside.errors import TraceError
-from ringside.timing.flight import Flight
+from ringside.timing.engine_state import Flight
 from ringside.timing.lowering import Round
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.timing.flight import Flight
+from ringside.timing.engine_state import Flight
 from ringside.timing.machine import Machine
 
 PS = 10**12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ringside.timing.flight import TimedRequest
+from ringside.timing.engine_state import TimedRequest
 from ringside.timing.fold import Fold
 from ringside.timing.lowering import Round
 from ringside.timing.machine import Machine

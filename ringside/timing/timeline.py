@@ -11,7 +11,7 @@ import numpy as np
 
 from ringside.spans import Span, TimedMessage
 from ringside.timing.engine import Engine
-from ringside.timing.flight import Busy, Flight, TimedRequest, Wait
+from ringside.timing.engine_state import Busy, Flight, TimedRequest, Wait
 from ringside.trace import Kind, Trace
 
 PS = 10**12

@@ -273,7 +273,7 @@ guess(
 
 # %%
 from ringside import replay
-from ringside.timing.widen import widen
+from ringside.timing.extrapolation import widen
 
 many = cluster.with_(collectives={"allreduce": "halving_doubling"})
 plans = {

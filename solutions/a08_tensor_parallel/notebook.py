@@ -55,7 +55,7 @@ import numpy as np
 import ringside
 from ringside import Machine, guess, replay, reveal
 from ringside.checking.ring_bytes import sent_as_ring
-from ringside.timing.widen import widen
+from ringside.timing.extrapolation import widen
 
 # %load_ext ringside
 

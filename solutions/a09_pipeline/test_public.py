@@ -409,7 +409,7 @@ def test_second_step(ranks):
 REAL_STEP = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import stage
 from actions import parse
 from callers import sample

@@ -110,7 +110,7 @@ def test_stash_twice_and_what_is_given_stays(ranks, rng):
 REAL_STASH = """
 import numpy as np
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 from types import SimpleNamespace
 import examples, stash
 from model import Piece
@@ -574,7 +574,7 @@ def test_axonn_second_step_is_independent(ranks, rng):
 AXONN_REAL = """
 from mpi4py import MPI
 from ringside.checking.inputs import Options
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import callers, examples
 comm = watched(MPI.COMM_WORLD, 20.0)
 options = Options(n=8, others={"batch_sizes": [2, 1, 3, 2]})

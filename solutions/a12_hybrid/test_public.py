@@ -110,7 +110,7 @@ def test_grid_refuses_groups_that_cross_nodes(ranks, rng):
 
 REAL_GRID = """
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import callers, grid_cases
 comm = watched(MPI.COMM_WORLD, 20.0)
 sizes, order, axes = {"data": 2, "tensor": 2}, ["tensor", "data"], ["data"]
@@ -166,7 +166,7 @@ def test_train2d_in_float32(ranks, rng):
 
 REAL_TRAIN2D = """
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 import train2d, train2d_cases, numpy as np
 comm = watched(MPI.COMM_WORLD, 20.0)
 case = train2d_cases.train2d_case((2, 2), (6, 60, 60, 4), 2, np.random.default_rng(4))

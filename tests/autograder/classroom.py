@@ -9,10 +9,10 @@ import random
 import sys
 from pathlib import Path
 
+from autograder.author.verify import edits
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.verify import edits
 
 WRONG = 6  # of a module's wrong versions, so that students make the same mistakes
 

@@ -11,12 +11,12 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder.authoring import build
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.nbgrader.release import register
+from autograder.gradebook.nbgrader.release import register
+from autograder.publish import build
 
 KIT = Path(__file__).resolve().parents[2]
 NAME = "a99_toy"

@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from autograder import scratch
 from autograder.commands import cli
+from autograder.course import database, nbgrader_steps
 from autograder.course.course import Course
 from autograder.grade import class_grading, pipeline
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
+from autograder.gradebook.nbgrader import csv_export
 from tests.autograder.conftest import NAME, toy_grader
 
 Course.results = property(lambda self: self.build / "results")  # type: ignore[method-assign]
@@ -87,7 +87,7 @@ def main(folder: Path) -> dict[str, Any]:
 
     def autograde() -> str:
         try:
-            steps.autograde(course, NAME)
+            nbgrader_steps.autograde(course, NAME)
         except database.GradebookError as error:
             return str(error)
         return ""

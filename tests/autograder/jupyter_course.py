@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from autograder.authoring import new_course
+from autograder.author import new_course
 from autograder.course.course import Course
 from tests.autograder.conftest import KIT
 from tests.browser import PATIENCE_S, Browser

@@ -36,18 +36,18 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from autograder import notebooks, scratch
-from autograder.authoring import build
+from autograder.author.verify import edits
+from autograder.collect import submissions
+from autograder.collect.rebuild import release_notebook, solution_cells
 from autograder.course import assignment as plans
+from autograder.course import database, nbgrader_steps
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
-from autograder.nbgrader.release import register
+from autograder.grade.suite import nursery as suite_nursery
+from autograder.gradebook.nbgrader import csv_export
+from autograder.gradebook.nbgrader.release import register
+from autograder.publish import build
 from autograder.sandbox.watchdog import ProcessId, descendants
-from autograder.submission import finding
-from autograder.submission.rebuild import release_notebook, solution_cells
-from autograder.suite import nursery as suite_nursery
-from autograder.verify import edits
 from ringside.network.processes import children
 
 NAME = "a01_first_ranks"
@@ -93,10 +93,10 @@ def grade(course: Course, mark: Callable[[], None] = lambda: None) -> None:
     """What an instructor does: grade, then let nbgrader write the gradebook."""
     plan = plans.load(NAME, course)
     session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=2)
-    outcomes = session.grade(finding.find(plan, [course.build / "submitted"]))
+    outcomes = session.grade(submissions.find(plan, [course.build / "submitted"]))
     assert [o.status for o in outcomes] == ["graded"] * 4, [o.message for o in outcomes]
     mark()
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
 
 
 def kill(everybody: bool, dice: random.Random, pid: int) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from autograder import storage
-from autograder.authoring import build
 from autograder.commands import cli
 from autograder.course.course import Course
+from autograder.publish import build
 from tests.autograder.conftest import KIT, NAME
 
 COMMANDS = """

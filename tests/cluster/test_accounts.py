@@ -25,7 +25,7 @@ FOLLOW = """
 import sys
 from pathlib import Path
 
-from ringside.launch import slurm
+from ringside.jobs.launch import slurm
 
 ended = slurm.follow(sys.argv[1], Path("run.log"), print)
 print(ended.end, ended.state, ended.exit_code, ended.meaning, sep="|")
@@ -126,7 +126,7 @@ import json
 from pathlib import Path
 
 from autograder.course.assignment import RunSpec
-from autograder.submission import cluster_run
+from autograder.collect import cluster_run
 
 source = Path("ring.py").read_text()
 true = json.loads(Path("run.json").read_text())
@@ -171,7 +171,7 @@ def test_a_run_is_checked_against_the_job_that_slurm_accounted_for(
 TASKS = """
 import sys
 
-from ringside.launch import slurm_array
+from ringside.jobs.launch import slurm_array
 
 ends = slurm_array.recorded(sys.argv[1])
 print(sorted((task, look.state, look.exit_code) for task, look in ends.items()))

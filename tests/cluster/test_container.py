@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ringside.launch.jobscript import Job, LaunchError
-from ringside.launch.sites import Site
+from ringside.jobs.launch.jobscript import Job, LaunchError
+from ringside.jobs.launch.sites import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 SIF = ROOT / "build" / "image" / "ringside.sif"
@@ -91,7 +91,7 @@ def test_each_rank_of_a_job_is_started_by_apptainer(slurm: Any, stand_in: Path) 
     record = launch(slurm, stand_in, "ring.py:all_reduce", exports, image)
     assert hosts_and_values(record) == TWO_BY_TWO
     calls = (stand_in / "calls").read_text().splitlines()
-    inside = f"exec --bind {stand_in} {image} python -m ringside.real.mpi_main --world-size 4 "
+    inside = f"exec --bind {stand_in} {image} python -m ringside.jobs.real.mpi_main --world-size 4 "
     assert len(calls) == 4 and all(call.startswith(inside) for call in calls)
 
 
@@ -173,5 +173,5 @@ def test_without_an_environment_of_its_own_a_script_takes_the_containers_python(
         capture_output=True, text=True,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
-    assert f"{tmp_path}/i.sif python -m ringside.real.mpi_main" in shown.stdout
+    assert f"{tmp_path}/i.sif python -m ringside.jobs.real.mpi_main" in shown.stdout
     assert "PYTHONPATH=" not in shown.stdout

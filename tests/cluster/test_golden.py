@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder.array.grading_array import GradingArray
-from ringside.launch import sites
-from ringside.launch.jobscript import kind_of
-from ringside.launch.jupyter import Jupyter
-from ringside.launch.launch import Launch
-from ringside.launch.sites import Site
+from autograder.grade.cluster.grading_array import GradingArray
+from ringside.jobs.launch import sites
+from ringside.jobs.launch.jobscript import kind_of
+from ringside.jobs.launch.jupyter import Jupyter
+from ringside.jobs.launch.launch import Launch
+from ringside.jobs.launch.sites import Site
 from ringside.session.session import Target
 
 ROOT = Path(__file__).resolve().parents[2]

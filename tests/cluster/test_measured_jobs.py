@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autograder.measured.hardware import cores
+from autograder.grade.measured.hardware import cores
 from autograder.sandbox.sandbox import Tier, best_tier
 
 ROOT = Path(__file__).resolve().parents[2]

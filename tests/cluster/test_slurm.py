@@ -134,8 +134,8 @@ def test_an_exception_names_the_rank_and_the_line(slurm: Any, shared_folder: Pat
 def test_the_attendees_lines_of_mpi_run_from_the_students_bundle(
     slurm: Any, shared_folder: Path
 ) -> None:
-    from autograder.authoring import bundle
     from autograder.course.course import Course
+    from autograder.publish import bundle
 
     tree = bundle.make(Course.here(), shared_folder / "ringside")
     page = (tree / "docs" / "attendee.md").read_text()

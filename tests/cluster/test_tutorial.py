@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from autograder.authoring import bundle
 from autograder.course.course import Course
+from autograder.publish import bundle
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

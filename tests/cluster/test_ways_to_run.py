@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ringside.launch.launch import here_environment
+from ringside.jobs.launch.launch import here_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "ways_to_run.md").read_text(encoding="utf-8")

@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autograder import notebooks
+from autograder.collect import cluster_run
+from autograder.collect.quarantine import Rejected, extract_zip
+from autograder.collect.rebuild import as_plain_text, plain_text, rebuild
 from autograder.course import assignment as assignments
 from autograder.course.limits import Limits
-from autograder.real_ranks.job import MpiOutcome
-from autograder.submission import cluster_run
-from autograder.submission.quarantine import Rejected, extract_zip
-from autograder.submission.rebuild import as_plain_text, plain_text, rebuild
-from autograder.suite.reality import RealCall, RealityError, _frames, _read
+from autograder.grade.real_ranks.job import MpiOutcome
+from autograder.grade.suite.reality import RealCall, RealityError, _frames, _read
 from ringside.errors import CodecError, TraceError
 from ringside.network import codec
 from ringside.timing.replay import replay

@@ -12,7 +12,7 @@ import pytest
 
 from ringside import course_folder
 from ringside.course_folder import exposed, others_read
-from ringside.doctor import this_machine as doctor
+from ringside.jobs.doctor import this_machine as doctor
 
 OTHERS = 12_345  # a group without a name
 

@@ -11,8 +11,8 @@ import pytest
 
 from ringside import output_folder
 from ringside.commands.cli import main as ringside
-from ringside.launch import jobscript
-from ringside.lectures.__main__ import main as lectures
+from ringside.course.lectures.__main__ import main as lectures
+from ringside.jobs.launch import jobscript
 from ringside.output_folder import FolderError, begin, made_anew, replace, usable
 
 COMMAND = "kit make-it"
@@ -225,7 +225,10 @@ def test_pages_and_slides_leave_a_folder_of_that_name_alone(
     (tmp_path / action / "thesis.html").write_text("mine")
     words = [action, "--folder", str(root / "lectures"), "--out", str(tmp_path)]
     assert lectures(words) == 2
-    assert f"`python -m ringside.lectures {action}` did not make: thesis" in capsys.readouterr().err
+    assert (
+        f"`python -m ringside.course.lectures {action}` did not make: thesis"
+        in capsys.readouterr().err
+    )
     assert (tmp_path / action / "thesis.html").read_text() == "mine"
 
 
@@ -239,7 +242,7 @@ def test_a_script_and_a_log_that_no_launch_wrote_are_renamed(tmp_path: Path) -> 
         f"{script} was not written by ringside: it was renamed to run.sbatch.1.",
         f"{log} was not written by ringside: it was renamed to run.log.1.",
     ]
-    script.write_text(f"{jobscript.MADE}\npython -m ringside.real.mpi_main")
+    script.write_text(f"{jobscript.MADE}\npython -m ringside.jobs.real.mpi_main")
     log.write_text("of a launch")
     jobscript.make_room(script, log, said.append)
     assert log.exists() and len(said) == 2

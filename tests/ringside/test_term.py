@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import term
+from ringside.course import term
 from ringside.toml_tables import TableError
 
 NAMES = ("a01_first_ranks", "a03_allreduce")

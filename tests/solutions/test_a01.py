@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
+from autograder.author.verify import edits
+from autograder.collect import cluster_run
 from autograder.course import assignment
-from autograder.submission import cluster_run
-from autograder.verify import edits
 from ringside import Machine, Session
 from ringside.checking import public_tests
 from ringside.commands import cli

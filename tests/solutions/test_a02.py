@@ -226,7 +226,7 @@ def test_examples_find_a_wrong_step(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_stub_can_be_imported_and_shows_no_solution(name):
-    from autograder.verify.verify import stub
+    from autograder.author.verify.verify import stub
 
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")

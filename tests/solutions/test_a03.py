@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.suite.reality import RealCall, RealRanks
+from autograder.grade.suite.reality import RealCall, RealRanks
 from ringside import Machine, Session, replay
 from ringside.checking import (
     Case,
@@ -207,7 +207,7 @@ def test_the_table_in_the_rings_docstring_is_what_the_ring_sends(session):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_stub_can_be_imported_and_shows_no_solution(name):
-    from autograder.verify.verify import stub
+    from autograder.author.verify.verify import stub
 
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")

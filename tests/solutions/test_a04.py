@@ -10,7 +10,7 @@ from ringside import Machine, Session, replay
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.commands import cli
 from ringside.errors import TraceError
-from ringside.timing.widen import widen
+from ringside.timing.extrapolation import widen
 from solutions.a04_data_parallel import digits, model
 from solutions.a04_data_parallel.hidden import oracle, runs
 
@@ -166,7 +166,7 @@ def test_examples_find_a_wrong_step(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_stub_can_be_imported_and_shows_no_solution(name):
-    from autograder.verify.verify import stub
+    from autograder.author.verify.verify import stub
 
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")

@@ -11,7 +11,7 @@ import pytest
 
 from ringside import Machine, Session, replay
 from ringside.commands import cli
-from ringside.timing.widen import widen
+from ringside.timing.extrapolation import widen
 from solutions.a05_ddp.cases import (
     average_call,
     ddp_call,

@@ -10,7 +10,7 @@ import pytest
 from ringside import Machine, Session, replay
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.commands import cli
-from ringside.timing.widen import widen
+from ringside.timing.extrapolation import widen
 from solutions.a08_tensor_parallel import cost
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 
@@ -151,7 +151,7 @@ def test_examples_find_a_wrong_mlp(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["linear", "mlp", "cost", "attention", "cross_entropy"])
 def test_a_stub_can_be_imported_and_shows_no_solution(name):
-    from autograder.verify.verify import stub
+    from autograder.author.verify.verify import stub
 
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")

@@ -6,13 +6,13 @@ import shlex
 import numpy as np
 import pytest
 
+from autograder.author.verify import edits
 from autograder.course import assignment
-from autograder.verify import edits
 from ringside import Machine, Session, TraceError, replay
 from ringside.checking import Verdict
 from ringside.commands import cli
+from ringside.course.validation.pipelines import gpipe_s
 from ringside.errors import DeadlockError
-from ringside.validation.pipelines import gpipe_s
 from solutions.a09_pipeline import bubble, replayed
 from solutions.a09_pipeline.actions import Backward, Forward, parse, text
 from solutions.a09_pipeline.cases import stage_call, torch_call

@@ -12,12 +12,12 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autograder.authoring.build import instructor_notebook, write_source
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from ringside.lectures import honest, seen
-from ringside.predictions import in_notebook, students
-from ringside.predictions.ask import NOTES
+from autograder.publish.build import instructor_notebook, write_source
+from ringside.course.lectures import page_spoilers, spoilers
+from ringside.course.predictions import in_notebook, students
+from ringside.course.predictions.ask import NOTES
 from tests.conftest import share
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +77,6 @@ def test_every_prompt_meets_its_result_and_nothing_gives_it_away(name: str, tmp_
         for key in in_notebook.revealed_in(cell):
             assert key in results, cell.outputs
             cell.metadata.setdefault("revealed", {})[key] = results[key]
-    assert list(honest.given_away(notebook.cells)) == []
-    mine, asked = students.cleared(notebook)[0]["cells"], seen.answers(notebook.cells)
-    assert asked and list(seen.told(mine, asked, seen.notebook_shows(mine))) == []
+    assert list(spoilers.given_away(notebook.cells)) == []
+    mine, asked = students.cleared(notebook)[0]["cells"], page_spoilers.answers(notebook.cells)
+    assert asked and list(page_spoilers.told(mine, asked, page_spoilers.notebook_shows(mine))) == []

@@ -5,9 +5,9 @@ import ast
 import jedi
 import pytest
 
+from autograder.author.verify.verify import stub
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.verify.verify import stub
 
 COURSE = Course.here()
 TYPES = {"comm": "MPI.Comm", "group": "dist.ProcessGroup"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import ngshare_exchange
 
 from autograder.course.course import Course
-from autograder.nbgrader.release import Registering
-from autograder.submission.receipt import record, stamp
+from autograder.course.receipt import record, stamp
+from autograder.gradebook.nbgrader.release import Registering
 
 
 class Release(Registering, ngshare_exchange.ExchangeReleaseAssignment):

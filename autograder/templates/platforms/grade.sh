@@ -6,4 +6,4 @@ cd /
 kit=/grade/tests/kit
 exec env -i PATH="$PATH" HOME=/root LANG=C.UTF-8 \
   PYTHONPATH="$kit" RINGSIDE_COURSE="$kit" PYTHONDONTWRITEBYTECODE=1 \
-  python3 -P -m autograder.platforms.prairielearn_run
+  python3 -P -m autograder.platforms.prairielearn.run

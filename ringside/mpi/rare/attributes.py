@@ -15,7 +15,7 @@ from typing import Any
 
 from ringside.mpi.constants import ERR_KEYVAL, ERR_OTHER, KEYVAL_INVALID
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle
+from ringside.mpi.unsupported import Handle
 
 Copy = Callable[[Any, int, Any], Any] | bool | None
 Delete = Callable[[Any, int, Any], None] | None

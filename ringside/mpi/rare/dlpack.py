@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ringside.arrays import Array
-from ringside.mpi.offered import NotOfferedError
+from ringside.mpi.unsupported import NotOfferedError
 
 _CPU = (1, 3, 11)  # kDLCPU, and host memory that CUDA or ROCm has pinned
 _READ_ONLY = 1

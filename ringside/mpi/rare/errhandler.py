@@ -6,8 +6,8 @@ from typing import Any
 
 from ringside.mpi.constants import ERR_ARG
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle, NotOfferedError, expect
 from ringside.mpi.pickling import named
+from ringside.mpi.unsupported import Handle, NotOfferedError, expect
 
 
 class Errhandler(Handle):

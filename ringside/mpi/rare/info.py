@@ -7,8 +7,8 @@ from typing import Any
 
 from ringside.mpi.constants import ERR_ARG, ERR_INFO_NOKEY
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle, expect
 from ringside.mpi.pickling import named
+from ringside.mpi.unsupported import Handle, expect
 
 Items = Mapping[str, str] | Iterable[tuple[str, str]]
 

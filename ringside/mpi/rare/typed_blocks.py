@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringside.mpi.buffers import BOTTOM, Region, as_datatype, byte_view, check_fits, items
-from ringside.mpi.offered import NotOfferedError
+from ringside.mpi.unsupported import NotOfferedError
 
 
 def typed_blocks(spec: Any, writable: bool, number: int) -> list[Region]:

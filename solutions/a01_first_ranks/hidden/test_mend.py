@@ -10,7 +10,7 @@ from ringside.checking import (
     assert_requests_complete,
     long_wire,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a01_first_ranks.cases import collect_call, exchange_call, mean_call
 from solutions.a01_first_ranks.hidden import oracle, runs

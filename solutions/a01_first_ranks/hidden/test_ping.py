@@ -10,7 +10,7 @@ from ringside.checking import (
     assert_requests_complete,
     long_wire,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.timing.machine import Machine
 from solutions.a01_first_ranks.cases import bounce_call, ping_call

@@ -1,7 +1,7 @@
 """where.py: the place of every rank, on machines with nodes of several sizes."""
 
 from ringside.checking import LATENCY_SEEDS, Verdict, assert_requests_complete, buffered, rendezvous
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a01_first_ranks.cases import where_call

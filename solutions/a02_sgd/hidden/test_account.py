@@ -4,7 +4,7 @@ import numpy as np
 
 from ringside import Machine
 from ringside.checking import Verdict, one_line
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a02_sgd import networks
 from solutions.a02_sgd.hidden import oracle, runs

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from ringside.checking import Verdict, one_line
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a02_sgd import digits
 from solutions.a02_sgd.hidden import oracle, runs

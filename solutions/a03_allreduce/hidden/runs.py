@@ -36,7 +36,7 @@ from ringside.checking import (
     total,
     with_waiting_sends,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from solutions.a03_allreduce import examples
 from solutions.a03_allreduce.hidden import oracle
 

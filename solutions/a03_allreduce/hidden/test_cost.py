@@ -5,8 +5,8 @@ from functools import partial
 
 from ringside import Machine
 from ringside.checking import Verdict, one_line
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.formulas import evaluated
-from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a03_allreduce import cost as reference
 

@@ -9,7 +9,7 @@ from ringside.checking import (
     long_wire,
     short_wire,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from solutions.a03_allreduce.hidden import oracle, runs
 from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 

@@ -15,7 +15,7 @@ from ringside.checking import (
     magnitude,
     total,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from solutions.a03_allreduce import examples
 from solutions.a03_allreduce.hidden import oracle, runs
 from solutions.a03_allreduce.hidden.shared_tests import SharedTests

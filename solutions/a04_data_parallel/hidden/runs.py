@@ -28,11 +28,11 @@ from ringside.checking import (
     on_members,
     with_waiting_sends,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.errors import TraceError
+from ringside.timing.extrapolation import widen
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
-from ringside.timing.widen import widen
 from ringside.trace import Kind
 from solutions.a04_data_parallel.hidden import oracle
 from solutions.a04_data_parallel.model import num_flops

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringside.checking import Case, assert_ran, buffered
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from solutions.a04_data_parallel import digits

@@ -9,8 +9,8 @@ from ringside.checking import (
     Verdict,
     assert_requests_complete,
 )
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.formulas import evaluated
-from ringside.checking.kinds import check_kinds
 from ringside.trace import Kind
 from solutions.a05_ddp.hidden.oracle import examples
 

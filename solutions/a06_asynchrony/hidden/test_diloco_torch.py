@@ -14,8 +14,8 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.examples import beside
-from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.factors import Factors
 from ringside.trace import Kind

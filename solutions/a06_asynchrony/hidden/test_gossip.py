@@ -17,7 +17,7 @@ from ringside.checking import (
     on_members,
     with_waiting_sends,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a06_asynchrony.cases import GOSSIP_REFUSALS, gossip_case, gossip_refusal
 from solutions.a06_asynchrony.hidden import oracle, runs

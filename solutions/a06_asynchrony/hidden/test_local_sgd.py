@@ -15,7 +15,7 @@ from ringside.checking import (
     on_members,
     with_waiting_sends,
 )
-from ringside.checking.kinds import by_length, check_kinds
+from ringside.checking.case_kinds import by_length, check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a06_asynchrony.cases import local_sgd_case, local_sgd_refusal

@@ -17,7 +17,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a06_asynchrony.cases import refusal_call, server_call
 from solutions.a06_asynchrony.hidden.oracle import examples

@@ -14,7 +14,7 @@ from ringside.checking import (
     members_of_world,
     rendezvous,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a07_sharding.cases_torch import hsdp_call, hsdp_s

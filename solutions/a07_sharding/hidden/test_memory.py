@@ -3,8 +3,8 @@
 from itertools import product
 
 from ringside.checking import Verdict
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.formulas import evaluated
-from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a07_sharding.hidden import plan_oracle as oracle
 

@@ -15,7 +15,7 @@ from ringside.checking import (
     rendezvous,
     with_waiting_sends,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.factors import Factors
 from ringside.trace import Kind

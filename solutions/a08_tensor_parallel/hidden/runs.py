@@ -28,12 +28,12 @@ from ringside.checking import (
     rendezvous,
     with_waiting_sends,
 )
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.formulas import answered
-from ringside.checking.kinds import check_kinds
 from ringside.errors import TraceError
+from ringside.timing.extrapolation import widen
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
-from ringside.timing.widen import widen
 from ringside.trace import Kind
 from solutions.a08_tensor_parallel.hidden import oracle
 

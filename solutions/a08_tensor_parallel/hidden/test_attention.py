@@ -1,7 +1,7 @@
 """attention.py: whole heads on each rank, and two all-reduces."""
 
 from ringside import Machine
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from ringside.checking import Case, Verdict, assert_ran, buffered, one_line
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.formulas import evaluated, plain
-from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import sent_as_ring
 from solutions.a08_tensor_parallel import cost as reference

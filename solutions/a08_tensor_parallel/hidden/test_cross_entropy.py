@@ -6,7 +6,7 @@ import numpy as np
 
 from ringside import Machine
 from ringside.checking import Verdict, assert_makespan, assert_moved
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 

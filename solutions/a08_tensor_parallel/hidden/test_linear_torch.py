@@ -3,11 +3,11 @@
 import numpy as np
 
 from ringside.checking import assert_makespan, award, buffered, microseconds
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.errors import TraceError
+from ringside.timing.extrapolation import widen
 from ringside.timing.replay import replay
-from ringside.timing.widen import widen
 from ringside.trace import Kind
 from solutions.a08_tensor_parallel.cases_torch import (
     assert_near,

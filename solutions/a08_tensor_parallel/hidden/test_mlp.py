@@ -2,7 +2,7 @@
 
 from ringside import Machine
 from ringside.checking import assert_ran, buffered
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ringside.checking import assert_makespan, buffered
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.cases_torch import (
     WHOLE_NAMES,

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from ringside import Machine
 from ringside.checking import Verdict
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import oracle, runs

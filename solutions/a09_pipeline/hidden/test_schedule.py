@@ -1,7 +1,7 @@
 """schedule.py: lists of actions, run by an interpreter of ours."""
 
 from ringside import Machine
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import oracle, runs

@@ -13,7 +13,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import oracle, runs

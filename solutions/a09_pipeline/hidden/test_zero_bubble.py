@@ -1,7 +1,7 @@
 """zero_bubble.py: lists of actions whose second halves fill the gaps."""
 
 from ringside.checking import award
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import runs

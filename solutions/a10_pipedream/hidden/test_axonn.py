@@ -12,7 +12,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a10_pipedream.axonn_times import message_driven, one_f_one_b
 from solutions.a10_pipedream.hidden.axonn_runs import (

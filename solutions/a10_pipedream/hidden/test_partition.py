@@ -4,8 +4,8 @@ import math
 from functools import partial
 
 from ringside.checking import Verdict, award, one_line
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.formulas import evaluated, plain
-from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.units import format_count
 from solutions.a10_pipedream import partition as reference

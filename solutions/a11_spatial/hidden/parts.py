@@ -1,6 +1,6 @@
 """Tests of several parts, each of which earns its share."""
 
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 
 
 def checked(parts, weights=None):

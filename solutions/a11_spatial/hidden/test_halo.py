@@ -19,7 +19,7 @@ from ringside.checking import (
     short_wire,
     with_waiting_sends,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a11_spatial.hidden.oracle import examples
 from solutions.a11_spatial.hidden.parts import checked

@@ -12,7 +12,7 @@ from ringside.checking import (
     on_members,
     with_waiting_sends,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a13_inference.hidden import oracle

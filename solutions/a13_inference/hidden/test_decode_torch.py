@@ -9,7 +9,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a13_inference.hidden.decode_runs_torch import cases

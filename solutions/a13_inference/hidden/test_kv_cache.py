@@ -3,8 +3,8 @@
 from dataclasses import astuple
 
 from ringside.checking import Verdict
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.formulas import answered, evaluated
-from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a13_inference.kv_script import Script, fault
 

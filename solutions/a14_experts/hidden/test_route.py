@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ringside.checking.kinds import check_kinds
+from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a14_experts.hidden.oracle import examples
 

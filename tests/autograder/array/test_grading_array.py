@@ -12,28 +12,28 @@ from typing import Any
 
 import pytest
 
-from autograder.array import ends as cluster_ends
-from autograder.array import grading_array
-from autograder.array import node as array_node
-from autograder.array import task as array_task
-from autograder.array.cluster_class import ClusterClass
-from autograder.array.grading_array import ArrayError, GradingArray
-from autograder.array.progress import ArrayProgress
-from autograder.array.task import TaskOptions
+from autograder.collect import submissions
 from autograder.commands import array_task as command
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
+from autograder.grade.cluster import grading_array
+from autograder.grade.cluster import node_facts as array_node
+from autograder.grade.cluster import task as array_task
+from autograder.grade.cluster import task_ends as cluster_ends
+from autograder.grade.cluster.cluster_class import ClusterClass
+from autograder.grade.cluster.grading_array import ArrayError, GradingArray
+from autograder.grade.cluster.progress import ArrayProgress
+from autograder.grade.cluster.task import TaskOptions
 from autograder.grade.pipeline import GradingSession
 from autograder.sandbox import files as sandbox_files
 from autograder.sandbox import sandbox
-from autograder.submission import finding
-from ringside.launch import slurm, slurm_array
-from ringside.launch.endings import Look
-from ringside.launch.sites import Site
-from ringside.launch.slurm import SlurmError
-from ringside.launch.slurm_array import TaskEnd
+from ringside.jobs.launch import slurm, slurm_array
+from ringside.jobs.launch.endings import Look
+from ringside.jobs.launch.sites import Site
+from ringside.jobs.launch.slurm import SlurmError
+from ringside.jobs.launch.slurm_array import TaskEnd
 
 NAME = "a99_toy"
 RIGHT = {name: f"# {name} is solved\n" for name in ("one", "two", "more")}
@@ -74,8 +74,8 @@ class PretendedCluster:
         monkeypatch.setattr(GradingArray, "submit", lambda array: self.submit(array))
         monkeypatch.setattr(GradingArray, "follow", lambda array, *_: self.follow(array))
         monkeypatch.setattr(GradingArray, "check", lambda array: None)
-        monkeypatch.setattr("autograder.array.cluster_class.most_tasks", lambda: 1001)
-        monkeypatch.setattr("autograder.array.cluster_class.SEEN_AFTER_S", 0.0)
+        monkeypatch.setattr("autograder.grade.cluster.cluster_class.most_tasks", lambda: 1001)
+        monkeypatch.setattr("autograder.grade.cluster.cluster_class.SEEN_AFTER_S", 0.0)
 
     def submit(self, array: GradingArray) -> str:
         if self.refusals:
@@ -120,7 +120,7 @@ def grade(course: Course, plan: Assignment) -> Grade:
         *paths: Path, site: str = "generic", changes: tuple[str, ...] = ()
     ) -> dict[str, str]:
         session = GradingSession(plan, course, pipeline.suite_grader(course), trusted=True)
-        loaded, found = Site.load(site), finding.find(plan, paths)
+        loaded, found = Site.load(site), submissions.find(plan, paths)
         settings = loaded.settings(changes, {})
         return ClusterClass(course, loaded, settings, session, found, print).run()
 

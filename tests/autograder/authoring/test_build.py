@@ -9,10 +9,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.authoring import build
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
+from autograder.publish import build
 from ringside import Session
 from ringside.checking import notebook
 from tests.autograder.conftest import NAME

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder.authoring import bundle
-from autograder.authoring.build import BuildError
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.platforms import github
+from autograder.publish import bundle
+from autograder.publish.build import BuildError
 from ringside import output_folder
 from ringside.commands.cli import main as ringside
 from ringside.output_folder import FolderError

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from autograder.authoring import bundle, new_assignment
+from autograder.author import new_assignment
+from autograder.author.verify import edits
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
+from autograder.publish import bundle
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
-from autograder.verify import edits
 from tests.autograder.conftest import KIT
 
 REAL = "a03_allreduce"

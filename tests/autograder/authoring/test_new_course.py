@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from traitlets.config.loader import PyFileConfigLoader
 
-from autograder.authoring import build, bundle, new_course
+from autograder.author import new_course
 from autograder.commands import cli
 from autograder.course import assignment as plans
+from autograder.course import database, late
 from autograder.course import secret as course_secret
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import CONFIG, Course
 from autograder.course.secret import VARIABLE
-from autograder.gradebook import database
-from autograder.submission import late
+from autograder.publish import build, bundle
 from tests.autograder.conftest import KIT, NAME
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from autograder.authoring import consistency, cuts
+from autograder.author import cuts
+from autograder.author.verify import public_tests
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
-from autograder.suite import collected
-from autograder.verify import public
+from autograder.grade.suite import collected
+from autograder.publish import consistency
 from ringside import output_folder
 from tests.autograder.conftest import KIT
 
@@ -75,7 +76,7 @@ def test_a_module_goes_from_all_places_and_what_goes_is_kept(
     if not left:
         return
     source = (solution / f"{left}.py").read_text()
-    assert public.percent(plan, left, source) == 100
+    assert public_tests.percent(plan, left, source) == 100
     assert cli.main(["build", name]) == 0
     notebook = (kit.release(name) / plan.notebook).read_text()
     assert f"{left}.py" in notebook and f"writefile {module}.py" not in notebook

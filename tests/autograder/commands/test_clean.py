@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder.authoring import build, bundle
 from autograder.commands.clean import MADE, clean
 from autograder.course.course import Course
-from autograder.nbgrader import outdated
+from autograder.gradebook.nbgrader import outdated
+from autograder.publish import build, bundle
 from ringside import output_folder
 from ringside.output_folder import made_anew
 
@@ -61,8 +61,8 @@ def test_what_was_changed_is_left_and_named(kit: Path) -> None:
     (kit / "build" / "ringside-students.zip").write_text("mine")
     assert list(clean(kit)) == [
         f"{kit}/build/demo is left: `autograder demo` did not make mine.csv.",
-        f"{kit}/build/site is left: `python -m ringside.lectures site` did not make index.html "
-        "(changed).",
+        f"{kit}/build/site is left: `python -m ringside.course.lectures site` did not make "
+        "index.html (changed).",
         f"{kit}/build/source/a01 is left: `autograder build` did not make a01.ipynb.",
     ]
     assert all((kit / name).is_file() for name in [*mine, *KEPT, "build/ringside-students.zip"])

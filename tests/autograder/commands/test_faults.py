@@ -20,16 +20,16 @@ import pytest
 
 from autograder import scratch
 from autograder.__main__ import run
-from autograder.authoring.new_course import CONFIGURATION
+from autograder.author.new_course import CONFIGURATION
+from autograder.collect import submissions as finding
 from autograder.commands import cli, verify
 from autograder.commands import grade as cli_grade
+from autograder.course import database, nbgrader_steps
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
 from autograder.grade import class_grading, pipeline
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
+from autograder.gradebook.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import finding
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
@@ -137,7 +137,7 @@ def test_a_cause_that_hits_every_module_is_said_once_for_the_whole_class(
         "(the last of 3 tries)"
     ]
     with pytest.raises(database.GradebookError) as raised:
-        steps.autograde(registered, NAME)
+        nbgrader_steps.autograde(registered, NAME)
     log = str(raised.value)
     assert log.count("libtorch") == 1 and cause in log
     assert log.count("Traceback") == 1  # of the library call that ends with the log
@@ -161,7 +161,7 @@ def test_in_the_gradebook_a_fault_leaves_the_earlier_grade_or_none(
     tmp_path: Path,
 ) -> None:
     hand_in("ada", notebook(one=solved("one")))
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 30.0}
     grader, _ = failing(100, "half")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: grader)
@@ -169,7 +169,7 @@ def test_in_the_gradebook_a_fault_leaves_the_earlier_grade_or_none(
     hand_in("bob", notebook(one="%%module one.py\n'half'"))
     hand_in("eve", notebook(one=solved("one")))
     with pytest.raises(database.GradebookError, match=r"The grader failed\. one: BlockingIO"):
-        steps.autograde(registered, NAME)
+        nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 30.0, "bob": "", "eve": 30.0}
     with database.open_gradebook(registered) as book:
         assert book.find_submission(NAME, "bob").needs_manual_grade
@@ -178,7 +178,7 @@ def test_in_the_gradebook_a_fault_leaves_the_earlier_grade_or_none(
     (row,) = (line for line in table.splitlines() if ",bob," in line)
     assert row.endswith(",,,,100.0,yes,not autograded yet,,,")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: toy_grader)
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 9.0, "bob": 9.0, "eve": 30.0}
     with database.open_gradebook(registered) as book:
         assert not book.find_submission(NAME, "bob").needs_manual_grade
@@ -270,7 +270,7 @@ def test_no_clock_is_believed(
 @pytest.fixture
 def graded_book(registered: Course, notebook: Notebook, hand_in: HandIn) -> Course:
     hand_in("ada", notebook(one=solved("one")))
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     return registered
 
 
@@ -307,7 +307,7 @@ def test_a_damaged_gradebook_is_refused_and_left_as_it_is(
         assert f"{path} can't be used: {why}" in said
         assert "Put back a copy of it, or move it away and run `autograder build`" in said
     with pytest.raises(database.GradebookError, match="can't be used"):
-        steps.autograde(graded_book, NAME)
+        nbgrader_steps.autograde(graded_book, NAME)
     assert (path.read_bytes() if path.exists() else None) == damaged
     path.write_bytes(whole)
     assert cli.main(["regrade", NAME]) == 0
@@ -326,7 +326,7 @@ def test_a_gradebook_that_another_program_holds_is_told(
         assert "let `nbgrader` or formgrader end" in said
     # nbgrader's own command is refused before it has touched anything.
     with pytest.raises(database.GradebookError, match=r"is locked\. Another program"):
-        steps._convert(steps.Autograde, graded_book, NAME, "*")
+        nbgrader_steps._convert(nbgrader_steps.Autograde, graded_book, NAME, "*")
     assert (graded_book.build / "autograded" / "ada" / NAME / f"{NAME}.ipynb").is_file()
     other.execute("ROLLBACK")
     other.close()
@@ -411,16 +411,16 @@ def test_half_a_feedback_page_is_made_anew_and_a_whole_one_is_not(
     graded_book: Course, notebook: Notebook, hand_in: HandIn
 ) -> None:
     hand_in("bob", notebook())
-    steps.autograde(graded_book, NAME)
-    steps.generate_feedback(graded_book, NAME)
+    nbgrader_steps.autograde(graded_book, NAME)
+    nbgrader_steps.generate_feedback(graded_book, NAME)
     ada, bob = (graded_book.build / "feedback" / n / NAME / f"{NAME}.html" for n in ("ada", "bob"))
     whole, before = ada.read_bytes(), bob.stat().st_mtime_ns
     ada.chmod(0o644)
     ada.write_bytes(whole[:-200])
     gc.collect()  # the exporters of before hold the course until they go
-    config, coursedir = steps._directory(graded_book)
+    config, coursedir = nbgrader_steps._directory(graded_book)
     coursedir.assignment_id = NAME
-    steps.GenerateFeedback(coursedir=coursedir, config=config).start()
+    nbgrader_steps.GenerateFeedback(coursedir=coursedir, config=config).start()
     assert ada.read_bytes() == whole
     assert bob.stat().st_mtime_ns == before
 

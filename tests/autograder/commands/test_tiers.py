@@ -14,7 +14,7 @@ from rich.console import Console
 from autograder.commands.cli import main
 from autograder.course import assignment
 from autograder.grade.outcome import Outcome
-from autograder.report import report
+from autograder.gradebook.report import report
 from autograder.sandbox import sandbox
 from autograder.sandbox.sandbox import Tier
 from ringside.ranks import landlock

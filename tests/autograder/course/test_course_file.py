@@ -12,17 +12,16 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.authoring import build, bundle, new_course
+from autograder.author import new_course
 from autograder.commands import cli
 from autograder.course import assignment as plans
-from autograder.course import settings
+from autograder.course import late, nbgrader_steps, settings
 from autograder.course.course import Course
-from autograder.exports import total
-from autograder.exports.marks import ExportError
-from autograder.gradebook import steps
-from autograder.report import earlier, report
-from autograder.submission import late
-from ringside.handin import handin
+from autograder.gradebook import total
+from autograder.gradebook.marks import ExportError
+from autograder.gradebook.report import earlier_sources, report
+from autograder.publish import build, bundle
+from ringside.course.handin import handin
 from tests.autograder.conftest import KIT, NAME, solved
 
 # nbgrader creates rows in ways that SQLAlchemy 2 warns of.
@@ -161,7 +160,7 @@ def test_the_course_is_one_table_with_weights_and_what_is_missing_is_no_zero(
     full = {name: solved(name) for name in ("one", "two")}
     hand_in("ada", notebook(**full))
     hand_in("=bela", notebook(words="I saw a ring.", **full))
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     found = total.of_course(course)
     assert found.of == {NAME: 100.0} and found.share(NAME) == 100 and not found.later
     rows = {each.student: each for each in found.rows}
@@ -210,7 +209,7 @@ def test_a_module_like_one_of_an_earlier_year_is_told_with_its_author(
         (folder / plan.notebook).write_text(json.dumps(content))
     (tmp_path / "2025" / "mallory").mkdir()
     (tmp_path / "2025" / "mallory" / plan.notebook).write_text("no notebook")
-    known = earlier.modules(plan, [tmp_path / "2025"], course)
+    known = earlier_sources.modules(plan, [tmp_path / "2025"], course)
     assert known["(2025: eve)"].keys() == {"one"}
     page = tmp_path / "report.html"
     command = ["report", NAME, str(tmp_path / "now"), "--against", str(tmp_path / "2025")]

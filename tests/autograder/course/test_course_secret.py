@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from autograder.author.verify import redteam_run
 from autograder.commands import build, cli
 from autograder.course import secret as course_secret
 from autograder.course.course import Course
 from autograder.course.secret import FILE, PUBLIC_SECRET, VARIABLE, SecretError
-from autograder.verify import redteam_run
 
 KIT = Path(__file__).resolve().parents[3]
 

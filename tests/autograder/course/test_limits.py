@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from autograder.collect import preparation, submissions
+from autograder.collect.quarantine import Rejected
+from autograder.collect.rebuild import rebuild, release_notebook
 from autograder.commands.cli import main
 from autograder.course import assignment as plans
 from autograder.course import limits
@@ -16,9 +19,6 @@ from autograder.course.course import Course
 from autograder.course.limits import Limits, LimitsError
 from autograder.grade import cache
 from autograder.sandbox.bubblewrap import limiter
-from autograder.submission import finding, reading
-from autograder.submission.quarantine import Rejected
-from autograder.submission.rebuild import rebuild, release_notebook
 from tests.autograder.conftest import NAME, PLAN
 
 
@@ -119,12 +119,12 @@ def test_what_is_handed_in_meets_the_limits_of_its_course(
     path = tmp_path / plan.notebook
     path.write_bytes(notebook)
     with pytest.raises(Rejected, match="is larger than"):
-        reading.prepare(small, finding.Submission("ada", path), course)
+        preparation.prepare(small, submissions.Submission("ada", path), course)
     folder = tmp_path / "bob"
     folder.mkdir()
     (folder / "one.py").write_text("x" * 300)
     small = dataclasses.replace(plan, limits=Limits(module_bytes=200))
-    rebuilt = reading.prepare(small, finding.Submission("bob", folder), course)
+    rebuilt = preparation.prepare(small, submissions.Submission("bob", folder), course)
     assert rebuilt.modules == {}
     assert "counts as not handed in" in rebuilt.notes[0]
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from autograder.commands import cli
-from autograder.course import people
+from autograder.course import database, nbgrader_steps, people
 from autograder.course.course import Course
-from autograder.gradebook import database, steps
 from tests.autograder.conftest import NAME, solved
 
 # nbgrader creates rows in ways that SQLAlchemy 2 warns of.
@@ -76,9 +75,9 @@ def test_grading_says_it_once_and_goes_on(
     said = capfd.readouterr()
     assert "ada" in said.out
     assert said.err.count("line 2: no student is named 'bobb'; did you mean 'bob'?") == 1
-    log = steps.autograde(registered, NAME)
+    log = nbgrader_steps.autograde(registered, NAME)
     assert log.count("line 2: no student is named 'bobb'; did you mean 'bob'?") == 1
     lists("bob,a99_toy,two\n")
     assert cli.main(["grade", NAME, path, "--trust-submissions"]) == 2
     with pytest.raises(database.GradebookError, match="line 2: 'two' is no number of days"):
-        steps.autograde(registered, NAME)
+        nbgrader_steps.autograde(registered, NAME)

@@ -17,9 +17,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.author.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from tests.autograder.conftest import KIT
 

@@ -13,14 +13,17 @@ import pytest
 
 from autograder.commands import cli
 from autograder.commands import options as shared
+from autograder.course import database
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.exports import canvas, gradescope, marks, moodle
-from autograder.exports.marks import ExportError, Mark
-from autograder.exports.roster import Roster
+from autograder.course.late import Late
 from autograder.grade.outcome import Outcome
-from autograder.gradebook import database
-from autograder.submission.late import Late
+from autograder.gradebook import marks
+from autograder.gradebook.marks import ExportError, Mark
+from autograder.platforms.canvas import marks as canvas
+from autograder.platforms.gradescope import results as gradescope
+from autograder.platforms.moodle import marks as moodle
+from autograder.platforms.roster import Roster
 from tests.autograder.conftest import NAME, solved, toy_grader
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Other (7),A toy (4711),Final Score

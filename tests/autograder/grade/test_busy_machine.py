@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from autograder.author.verify import edits, verify
+from autograder.collect.submissions import Submission
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.grade import pipeline
 from autograder.grade.cache import Store
 from autograder.sandbox.sandbox import Tier, best_tier
-from autograder.submission.finding import Submission
-from autograder.verify import edits, verify
 
 PLAN = plans.load("a03_allreduce")
 SOLUTION = Course.here().solution(PLAN.name)

@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.author.verify import edits, verify
 from autograder.course import assignment as assignments
 from autograder.course.limits import Limits
 from autograder.grade import grading
 from autograder.grade.grading import grade_modules, run_suite, staged
-from autograder.imports import imports_package
-from autograder.sandbox.allowance import Allowance
-from autograder.suite.calls import Mpi, Ranks
-from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
-from autograder.suite.reality import (
+from autograder.grade.suite.calls import Mpi, Ranks
+from autograder.grade.suite.job import SuiteJob, SuiteRecord, TestRecord
+from autograder.grade.suite.reality import (
     RanksDoNotEnd,
     RanksEnded,
     RealityError,
     RealityUnavailable,
     RealRun,
 )
-from autograder.verify import edits, verify
+from autograder.imports import imports_package
+from autograder.sandbox.allowance import Allowance
 from ringside import Machine, Session
 from ringside.checking import (
     Case,

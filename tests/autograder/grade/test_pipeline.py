@@ -16,13 +16,13 @@ from typing import Any
 import nbformat
 import pytest
 
+from autograder.collect import submissions as finding
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import cache, class_grading, pipeline
 from autograder.imports import imported
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import finding
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 from tests.unprivileged import run_unprivileged
 
@@ -164,8 +164,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from autograder.course import assignment
 from autograder.course.course import Course
-from autograder.submission import finding, reading
-from autograder.submission.quarantine import Rejected
+from autograder.collect import finding, reading
+from autograder.collect.quarantine import Rejected
 course = Course.here()
 plan = assignment.load("a03_allreduce", course)
 for path in map(Path, sys.argv[2:]):
@@ -356,7 +356,7 @@ import pathlib, sys, time
 from autograder.course import assignment
 from autograder.grade import pipeline
 from autograder.course.course import Course
-from autograder.submission import finding
+from autograder.collect import finding
 sys.path.insert(0, sys.argv[1])
 from conftest import NAME, toy_grader
 
@@ -474,7 +474,7 @@ def test_a_damaged_result_counts_as_none_and_no_partial_file_is_left(tmp_path: P
 def test_the_hash_covers_all_of_our_code_that_grades(tmp_path: Path) -> None:
     kit = Path(cache.__file__).resolve().parents[2]
     script = (
-        "import sys, autograder.suite.plugin, autograder.grade.grading\n"
+        "import sys, autograder.grade.suite.plugin, autograder.grade.grading\n"
         "import autograder.sandbox.sandbox\n"
         + ("print(*[m.__file__ for n, m in sys.modules.items() if n.startswith('autograder.')])")
     )

@@ -13,16 +13,16 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder.authoring import build
 from autograder.commands import cli
+from autograder.course import database, nbgrader_steps
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import class_grading
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
+from autograder.gradebook.nbgrader import csv_export
+from autograder.publish import build
 from autograder.sandbox.sandbox import Tier
 from ringside.checking.notebook import module_sha256
-from ringside.handin import worth
+from ringside.course.handin import notebook_points
 from tests.autograder.conftest import MODULE, NAME, solved
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
@@ -56,7 +56,7 @@ def ada(
     monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     cells = {"one": solved("one"), "two": "%%module two.py\n'half'", "more": solved("more")}
     hand_in("ada", notebook(**cells, words=TEXT), run__json=run_json(MODULE.format(name="one")))
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     with database.open_gradebook(registered) as book:
         for cell, points in (("words", 4.0), ("check_two", 41.0)):
             grade = book.find_grade(cell, NAME, NAME, "ada")
@@ -73,7 +73,7 @@ def two_unfinished(ada: Course, notebook: Notebook, hand_in: HandIn) -> Course:
     hand_in("eve", b'{"cells": [')
     hand_in("cleo", notebook(one=solved("one")))  # wrote no text: there is nothing to read
     for student in ("bela", "eve", "cleo"):
-        steps.autograde(ada, NAME, student)
+        nbgrader_steps.autograde(ada, NAME, student)
     return ada
 
 
@@ -94,7 +94,7 @@ def test_every_output_of_the_gradebook_has_the_same_score_of_the_same_total(
         (row,) = csv_export.rows(book, [NAME], [])
     found["gradebook"] = (row["score"], row["max_score"])  # type: ignore[assignment]
 
-    steps.generate_feedback(ada, NAME)
+    nbgrader_steps.generate_feedback(ada, NAME)
     page = (ada.feedback("ada", NAME) / f"{NAME}.html").read_text()
     score, most = re.search(r"<strong>([\d.]+)</strong> <span .*?>of (\d+) points", page).groups()  # type: ignore[union-attr]
     found["page"] = (float(score), float(most))
@@ -131,7 +131,7 @@ def test_every_output_of_the_gradebook_has_the_same_score_of_the_same_total(
     assert plan.max_score == TOTAL
     found["handout"] = (EARNED, float(build.plan_table(plan).rsplit("**", 2)[1]))
     release = [ada.release(NAME) / plan.notebook]
-    found["handin"] = (EARNED, worth.of_notebooks(release).total)
+    found["handin"] = (EARNED, notebook_points.of_notebooks(release).total)
     assert found == dict.fromkeys(found, (EARNED, TOTAL))
 
 

@@ -12,13 +12,13 @@ import nbformat
 import pytest
 
 from autograder.commands import cli
+from autograder.course import nbgrader_steps
 from autograder.course.course import Course
 from autograder.grade import class_grading, pipeline, waived
-from autograder.gradebook import steps
-from autograder.nbgrader import graded
+from autograder.grade.suite import collected
+from autograder.grade.suite.collected import CollectedTest
+from autograder.gradebook.nbgrader import grading_record
 from autograder.sandbox.sandbox import Tier
-from autograder.suite import collected
-from autograder.suite.collected import CollectedTest
 from tests.autograder.conftest import NAME, Writer, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
@@ -94,8 +94,8 @@ def test_a_waiver_changes_every_output_and_runs_nothing_again(
     hand_in("ada", notebook(one=solved("one"), two=solved("two")))
     hand_in("bob", notebook(one="%%writefile one.py\nhalf\n", two=solved("two")))
     for student in ("ada", "bob"):
-        steps.autograde(course, NAME, student)
-    steps.generate_feedback(course, NAME, "bob")
+        nbgrader_steps.autograde(course, NAME, student)
+    nbgrader_steps.generate_feedback(course, NAME, "bob")
     page = course.feedback("bob", NAME) / f"{NAME}.html"
     assert "Waived" not in page.read_text()
     course.settings.write_text(WAIVER)
@@ -109,7 +109,7 @@ def test_a_waiver_changes_every_output_and_runs_nothing_again(
         assert "1 student with other points; 1 as before" in said
         assert "bob" in said and "0 -> 12. Waived:" in said and "ada" not in said
         assert cli.main(["regrade", NAME, "--yes"]) == 0
-        assert graded.read(course, NAME, "bob").parts["one"].points == 21  # type: ignore[union-attr]
+        assert grading_record.read(course, NAME, "bob").parts["one"].points == 21  # type: ignore[union-attr]
         for words in (
             ["grade", NAME, str(course.build / "submitted"), "--json", "out.json"],
             ["grade", NAME, str(course.build / "submitted"), "--csv", "scores.csv"],

@@ -15,18 +15,17 @@ from typing import Any
 import pytest
 
 from autograder import file_names
-from autograder.array import task as array_task
-from autograder.array.task import TaskOptions
+from autograder.collect.submissions import PathError
 from autograder.commands import cli
+from autograder.course import database, late, nbgrader_steps, receipt
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import class_grading
-from autograder.gradebook import database, steps
-from autograder.intake import gradescope_metadata
-from autograder.nbgrader import csv_export
+from autograder.grade.cluster import task as array_task
+from autograder.grade.cluster.task import TaskOptions
+from autograder.gradebook.nbgrader import csv_export
+from autograder.platforms.gradescope import metadata as gradescope_metadata
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import late, receipt
-from autograder.submission.finding import PathError
 from tests.autograder.conftest import NAME, solved
 
 Files = Mapping[str, bytes]
@@ -164,7 +163,7 @@ def test_canvas_own_list_gives_the_times_and_the_names(
     assert late.seconds_late(course, NAME) == {
         "1023": 3600, "1024": 69 * 3600, "1025": 0, "1026": 0,
     }  # fmt: skip
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     course.settings.write_text(f"[weights]\n{NAME} = 1\n[due]\n{NAME} = 2020-01-01T12:00:00Z\n")
     assert cli.main(["total", "--csv", str(tmp_path / "total.csv")]) == 0
     with (tmp_path / "total.csv").open(newline="") as stream:
@@ -588,7 +587,7 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
         "mine.zip", "one.py", "submission_secret.txt",
     ]  # fmt: skip
 
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     with database.open_gradebook(course) as book:
         found = {row["student"]: row for row in csv_export.rows(book, [NAME], [])}
         assert book.find_student("0078").email == "other@uni.example"

@@ -11,14 +11,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.collect import preparation, submissions
 from autograder.commands import cli
+from autograder.course import database, nbgrader_steps
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import class_grading, pipeline
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
+from autograder.gradebook.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import finding, reading
 from tests.autograder.conftest import NAME, solved
 
 Notebook = Callable[..., nbformat.NotebookNode]
@@ -94,7 +94,7 @@ def test_nbgrader_and_our_commands_give_files_the_same_points_whatever_lies_besi
     assert "cell: The cell 'one' is missing in the notebook: one.py, which was handed in" in said
 
     stored = sum(1 for _ in registered.results.rglob("*.json"))
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert in_gradebook(registered) == expected
     assert sum(1 for _ in registered.results.rglob("*.json")) == stored  # nothing was graded twice
     # nbgrader needs a file in the place of the notebook; for us it is none
@@ -102,7 +102,7 @@ def test_nbgrader_and_our_commands_give_files_the_same_points_whatever_lies_besi
     (registered.submitted("files", NAME) / "one.py").write_text("'half'")
     assert by_suites(registered, tmp_path, registered.submitted("files", NAME)) == {"files": 69.0}
 
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
     assert DAMAGED.replace("'", "&#39;") in page(registered, "damaged")
     assert "is a symbolic link; only regular files are read. The files that" in page(
         registered, "gone"
@@ -126,12 +126,12 @@ def test_nbgrader_passes_over_nobody_whatever_lies_in_the_folder(
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(source("one"))
     expected = {"nested": 30, "tree": 0, "empty": 0, "zips": 0, "text": 0, "named": 30}
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert in_gradebook(registered) == expected
     assert by_suites(registered, tmp_path, registered.build / "submitted") == expected
     (registered.submitted("a[b]", NAME)).mkdir(parents=True)  # for nbgrader it is a pattern
     with pytest.raises(database.GradebookError, match=r"not graded: a\[b\]\. The log"):
-        steps.autograde(registered, NAME)
+        nbgrader_steps.autograde(registered, NAME)
 
 
 def test_report_export_and_table_say_what_was_taken(
@@ -161,4 +161,4 @@ def test_a_loose_damaged_notebook_takes_no_files_of_others(
     (tmp_path / "ada.ipynb").write_text("{")
     (tmp_path / "one.py").write_text(source("one"))
     with pytest.raises(pipeline.Rejected, match="not valid JSON"):
-        reading.prepare(plan, finding.Submission("ada", tmp_path / "ada.ipynb"), course)
+        preparation.prepare(plan, submissions.Submission("ada", tmp_path / "ada.ipynb"), course)

@@ -15,25 +15,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.array import measured_array
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
 from autograder.course.course import Course
 from autograder.course.limits import Limits
-from autograder.exports import scores_csv
+from autograder.grade import scores_csv
+from autograder.grade.cluster import measured_array
+from autograder.grade.measured import local_class, measurement
+from autograder.grade.measured.hardware import cores, num_gpus
+from autograder.grade.measured.intervals import Interval, credit, median_interval
+from autograder.grade.measured.measurement import Measurement, measure
+from autograder.grade.measured.world import Disturbed, World, room
 from autograder.grade.outcome import Outcome
-from autograder.measured import local_class, measurement
-from autograder.measured.hardware import cores, num_gpus
-from autograder.measured.intervals import Interval, credit, median_interval
-from autograder.measured.measurement import Measurement, measure
-from autograder.measured.world import Disturbed, World, room
-from autograder.report import feedback, rendering
+from autograder.gradebook.report import feedback, rendering
 from autograder.sandbox.bubblewrap import arguments
 from autograder.sandbox.sandbox import Tier, best_tier
 from ringside.checking import inputs
 from ringside.errors import RingsideError
-from ringside.launch.sites import Site
+from ringside.jobs.launch.sites import Site
 
 MODULE = """
 import numpy as np

@@ -11,12 +11,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.course import database, nbgrader_steps, receipt
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
+from autograder.gradebook.nbgrader import csv_export
 from autograder.sandbox.sandbox import SandboxUnavailable
-from autograder.submission import receipt
 from tests.autograder.conftest import NAME, solved
 
 Notebook = Callable[..., nbformat.NotebookNode]
@@ -49,7 +48,7 @@ def test_a_class_goes_through_nbgrader(
     receipt.record(registered, NAME, "late", due + datetime.timedelta(hours=78))
     receipt.record(registered, NAME, "forger", due + datetime.timedelta(minutes=20))
 
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
 
     assert scores(registered) == {
         "full": (110.0, 0.0),
@@ -60,7 +59,7 @@ def test_a_class_goes_through_nbgrader(
         "late": (110.0, 22.0),
         "forger": (110.0, 0.0),  # a day of grace
     }
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
     pages = {
         path.parent.parent.name: path.read_text()
         for path in (registered.build / "feedback").glob(f"*/{NAME}/{NAME}.html")
@@ -85,19 +84,19 @@ def test_extra_credit_follows_the_result_and_a_person_goes_first(
     registered: Course, notebook: Notebook, hand_in: Callable[..., Path]
 ) -> None:
     hand_in("ada", notebook(more=solved("more")))
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (20.0, 0.0)}
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (20.0, 0.0)}
     hand_in("ada", notebook())
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (0.0, 0.0)}
     with database.open_gradebook(registered) as book:
         grade = book.find_grade("check_more", NAME, NAME, "ada")
         grade.manual_score, grade.extra_credit = 0.0, 7.0
         book.db.commit()
     hand_in("ada", notebook(more=solved("more")))
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (7.0, 0.0)}
 
 
@@ -106,7 +105,7 @@ def test_a_written_paragraph_waits_for_a_person_and_an_empty_one_does_not(
 ) -> None:
     hand_in("wrote", notebook(words="It is *faster*. <img src=x onerror=alert(1)> $\\href{x}{y}$"))
     hand_in("empty", notebook())
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     with database.open_gradebook(registered) as book:
         assert book.find_submission(NAME, "wrote").needs_manual_grade
         assert not book.find_submission(NAME, "empty").needs_manual_grade
@@ -118,7 +117,7 @@ def test_a_written_paragraph_waits_for_a_person_and_an_empty_one_does_not(
     nb = nbformat.read(autograded, as_version=4)
     (cell,) = (c for c in nb.cells if c.metadata.get("nbgrader", {}).get("grade_id") == "words")
     assert cell.source.startswith("~~~text\n") and cell.source.endswith("\n~~~")
-    steps.generate_feedback(registered, NAME, "wrote")
+    nbgrader_steps.generate_feedback(registered, NAME, "wrote")
     page = (registered.build / "feedback" / "wrote" / NAME / f"{NAME}.html").read_text()
     assert "&lt;img src=x onerror=alert(1)&gt;" in page and "<img" not in page
     assert "Good &amp; &lt;b&gt;short&lt;/b&gt;" in page
@@ -133,7 +132,7 @@ def test_grade_cells_carry_one_table_then_one_finite_number(
         if cell.cell_type == "code":
             cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "1000"})]
     hand_in("ada", nb)
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     nb = nbformat.read(
         registered.build / "autograded" / "ada" / NAME / f"{NAME}.ipynb", as_version=4
     )
@@ -156,14 +155,14 @@ def test_links_and_pipes_in_a_submission_are_moved_away_before_nbgrader_copies(
     folder = hand_in("eve", notebook(one=solved("one")))
     (folder / "gradebook").symlink_to(registered.database)
     os.mkfifo(folder / "pipe")
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"eve": (30.0, 0.0)}
     autograded = registered.build / "autograded" / "eve" / NAME
     assert sorted(path.name for path in autograded.iterdir()) == [
         f"{NAME}.ipynb", "given.py", "test_public.py",
     ]  # fmt: skip
     assert (registered.build / "quarantine" / "eve" / NAME / "gradebook").is_symlink()
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
     page = (registered.build / "feedback" / "eve" / NAME / f"{NAME}.html").read_text()
     assert "gradebook is a symbolic link" in page
 
@@ -175,7 +174,7 @@ def test_a_notebook_that_is_a_link_is_not_followed(
     folder = registered.submitted("eve", NAME)
     folder.mkdir(parents=True)
     (folder / f"{NAME}.ipynb").symlink_to(registered.submitted("ada", NAME) / f"{NAME}.ipynb")
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (30.0, 0.0), "eve": (0.0, 0.0)}
 
 
@@ -184,7 +183,7 @@ def test_a_fault_of_the_grader_is_no_zero(
 ) -> None:
     hand_in("ada", notebook(one="%%module one.py\ncrash the grader"))
     with pytest.raises(database.GradebookError, match="the toy grader crashed"):
-        steps.autograde(registered, NAME)
+        nbgrader_steps.autograde(registered, NAME)
     assert not (registered.build / "autograded" / "ada" / NAME).exists()
 
 
@@ -202,10 +201,10 @@ def test_where_nothing_confines_submissions_the_class_gets_one_sentence(
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "suite_grader", none)
         with pytest.raises(database.GradebookError, match=r"no sandbox works here\.") as refused:
-            steps.autograde(registered, NAME)
+            nbgrader_steps.autograde(registered, NAME)
     assert str(refused.value).count("[ERROR]") == 1  # nbgrader's command prints no more than that
     assert not (registered.build / "autograded").exists()
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     monkeypatch.setattr(pipeline, "suite_grader", none)  # what is stored needs none
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (30.0, 0.0), "bob": (30.0, 0.0)}

@@ -20,9 +20,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.course import database
 from autograder.course.course import Course
-from autograder.gradebook import database
-from autograder.nbgrader import csv_export
+from autograder.gradebook.nbgrader import csv_export
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from tests.autograder.conftest import KIT
 

@@ -26,12 +26,11 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from autograder.commands import cli
+from autograder.course import database, nbgrader_steps, receipt
 from autograder.course.course import Course
-from autograder.exports import total
 from autograder.grade import cache, class_grading, pipeline
-from autograder.gradebook import database, steps
+from autograder.gradebook import total
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import receipt
 from tests.autograder.conftest import NAME, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
@@ -109,14 +108,14 @@ class Term:
 
     def autograde(self) -> None:
         self._take_the_suite()
-        steps.autograde(self.course, NAME)
+        nbgrader_steps.autograde(self.course, NAME)
 
     def regrade(self) -> None:
         self._take_the_suite()
         self._run("regrade", NAME, "--yes")
 
     def feedback(self) -> None:
-        steps.generate_feedback(self.course, NAME)
+        nbgrader_steps.generate_feedback(self.course, NAME)
 
     def export(self, kind: str) -> None:
         self._run("export", NAME, "--partial", "--to", kind, "--out", str(self.folder / kind))
@@ -193,7 +192,7 @@ class Term:
         text = (self.course.feedback(student, NAME) / f"{NAME}.html").read_text()
         found = re.search(r'<div class="total">\s*<strong>([-\d.e+]+)', text)
         assert found is not None
-        api = steps.api(self.course).get_submission(NAME, student)
+        api = nbgrader_steps.api(self.course).get_submission(NAME, student)
         with database.open_gradebook(self.course) as book:
             column = book.find_submission(NAME, student).late_submission_penalty
         return {

@@ -14,13 +14,11 @@ from nbgrader.apps.api import NbGraderAPI
 
 from autograder.commands import cli
 from autograder.course import assignment as plans
-from autograder.course import decisions
+from autograder.course import database, decisions, nbgrader_steps, receipt
 from autograder.course.course import Course
 from autograder.grade import class_grading
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
+from autograder.gradebook.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import receipt
 from tests.autograder.conftest import NAME, solved
 
 Notebook = Callable[..., nbformat.NotebookNode]
@@ -75,7 +73,7 @@ def test_a_team_goes_through_nbgrader_with_one_submission(
         book.add_student("dan")
         book.db.commit()
 
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     # 4 days after the due date, and dan has one of them: 3 days, 2 of grace each, 1 charged
     assert scores(registered) == {
         "ada": (30.0, 3.0), "bob": (30.0, 3.0), "cy": (60.0, 0.0), "dan": (30.0, 3.0),
@@ -83,7 +81,7 @@ def test_a_team_goes_through_nbgrader_with_one_submission(
     assert (registered.submitted("bob", NAME) / "submission_secret.txt").read_text() == "bob's"
     replaced = registered.build / "replaced" / "bob" / f"{NAME}-1" / f"{NAME}.ipynb"
     assert "one is solved" not in replaced.read_text()
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
     for student in ("ada", "bob", "dan"):
         assert f'<p class="soft">{student} &middot; team red' in page(registered, student)
         assert "1 day charged: 10 % of the score" in page(registered, student)
@@ -102,7 +100,7 @@ def test_a_team_goes_through_nbgrader_with_one_submission(
     # Bob hands in for all of them, in time: that is the newest now, and nobody is charged more.
     hand_in("bob", notebook(one=solved("one"), two=solved("two")))
     receipt.record(registered, NAME, "bob", DUE + 4 * DAY + datetime.timedelta(hours=1))
-    steps.autograde(registered, NAME, "ada")
+    nbgrader_steps.autograde(registered, NAME, "ada")
     assert scores(registered)["ada"][0] == 90.0
     assert scores(registered)["dan"][0] == 30.0  # nobody asked for dan's yet
     run("regrade", NAME, "dan", "--yes")
@@ -120,9 +118,9 @@ def test_an_excused_student_has_no_score_and_spends_no_day(
         book.add_student("cy")
         book.db.commit()
     registered.excused.write_text(f"student,assignment,note\nada,{NAME},ill\ncy,{NAME},\n")
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     assert scores(registered)["ada"] == (30.0, 0.0) and scores(registered)["bob"] == (30.0, 6.0)
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
     assert "You are excused from this assignment." in page(registered, "ada")
     assert "ill" not in page(registered, "ada").split("<body>")[1].split("<section>")[0]
 
@@ -167,8 +165,8 @@ def test_a_request_is_listed_until_it_is_decided_and_the_decision_outlives_a_reg
     (folder / "bobb.txt").write_text("?")
     os.mkfifo(folder / "cy.txt")
     receipt.record(course, NAME, "ada", late_by)
-    steps.autograde(course, NAME)
-    steps.generate_feedback(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
+    nbgrader_steps.generate_feedback(course, NAME)
     assert scores(course)["ada"] == (9.0, 0.9)
 
     html = tmp_path / "report.html"
@@ -203,12 +201,12 @@ def test_a_request_is_listed_until_it_is_decided_and_the_decision_outlives_a_reg
 
     # nbgrader keeps it over a new grading, and so does a gradebook that is made anew.
     hand_in("ada", notebook(one="%%module one.py\n'half' and more"), regrade__txt=text)
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     assert scores(course)["ada"] == (20.0, 2.0)
     with database.open_gradebook(course) as book:
         book.find_grade("check_one", NAME, NAME, "ada").manual_score = None
         book.db.commit()
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     assert scores(course)["ada"] == (20.0, 2.0)
     run("report", NAME, "--html", str(html))
     assert "ada asks" not in capsys.readouterr().out
@@ -221,7 +219,7 @@ def test_a_request_is_listed_until_it_is_decided_and_the_decision_outlives_a_reg
     assert scores(course)["ada"] == (9.0, 0.9)
     run("decide", NAME, "ada", "more", "--points", "7", "--why", "Half of it is right.")
     assert scores(course)["ada"] == (16.0, 1.6)
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     assert scores(course)["ada"] == (16.0, 1.6)
     run("decide", NAME, "bob", "words", "--points", "4", "--why", "Short.")
     run("report", NAME)
@@ -269,7 +267,7 @@ def test_a_damaged_notebook_is_closed_with_a_mark_and_the_class_goes_out(
     with database.open_gradebook(course) as book:  # of cy nothing could be collected
         book.add_student("cy")
         book.db.commit()
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     run("export", NAME, "--to", "csv", "--out", str(out), status=2)
     told = capsys.readouterr().err
     assert "1 grade is unfinished" in told and "ada: rejected: The notebook is not valid" in told
@@ -281,7 +279,7 @@ def test_a_damaged_notebook_is_closed_with_a_mark_and_the_class_goes_out(
     run("export", NAME, "--to", "csv", "--out", str(out))
     rows = table(out)
     assert {who: rows[who]["score"] for who in rows} == {"ada": "45.0", "bob": "30.0", "cy": "0.0"}
-    steps.generate_feedback(course, NAME, "ada")
+    nbgrader_steps.generate_feedback(course, NAME, "ada")
     assert "the whole assignment: 50 points. Read by eye." in page(course, "ada")
 
     # Another line on a part is newer, and a notebook that can be read has its own points again.
@@ -290,7 +288,7 @@ def test_a_damaged_notebook_is_closed_with_a_mark_and_the_class_goes_out(
     hand_in("ada", notebook(one=solved("one")))
     for part in ("all", "two"):
         run("decide", NAME, "ada", part, "--why", "Handed in again.")
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     assert scores(course)["ada"] == (30.0, 3.0)
     run("decide", NAME, "ada", "all", "--points", "101", "--why", "x", status=2)
     assert "all is of 0 to 100 points, not of 101." in capsys.readouterr().err
@@ -322,8 +320,8 @@ def test_an_accommodation_is_told_to_nbgrader_and_to_nobody_else(
     registered.settings.write_text(f"[released]\n{NAME} = 2029-12-22T12:00:00Z\n")
     registered.accommodations.write_text("student,factor,note\nada,1.37,a private reason\n")
     registered.accommodations.chmod(0o600)
-    steps.autograde(registered, NAME)
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
     with database.open_gradebook(registered) as book:
         assert book.find_submission(NAME, "ada").extension == 3.7 * DAY
         assert book.find_submission(NAME, "ada").total_seconds_late == 0
@@ -339,7 +337,7 @@ def test_an_accommodation_is_told_to_nbgrader_and_to_nobody_else(
         for secret in ("1.37", "private reason", "accommodat"):
             assert secret not in path.read_text(), path
     registered.accommodations.unlink()
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     with database.open_gradebook(registered) as book:  # what came from the list is taken back
         assert book.find_submission(NAME, "ada").extension is None
 
@@ -352,7 +350,7 @@ def test_a_text_is_graded_once_for_the_whole_team(
     receipt.record(registered, NAME, "ada", DUE + 3 * DAY)
     registered.teams(NAME).parent.mkdir()
     registered.teams(NAME).write_text("team,student\nred,ada\nred,bob\nred,dan\n")
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     run("export", NAME, "--to", "csv", "--out", str(tmp_path / "out.csv"), status=2)
     with database.open_gradebook(registered) as book:
         for student, points in (("bob", 4.0), ("dan", 1.0)):
@@ -366,7 +364,7 @@ def test_a_text_is_graded_once_for_the_whole_team(
         grade.manual_score, grade.needs_manual_grade = None, True
         book.find_comment("words", NAME, NAME, "bob").manual_comment = "Say by how much."
         book.db.commit()
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
     for student in ("ada", "bob", "dan"):
         assert "<strong>4</strong> of 5 points" in page(registered, student)
         assert "Say by how much." in page(registered, student)
@@ -383,8 +381,8 @@ def test_nbgraders_own_view_has_every_member(
     receipt.record(registered, NAME, "ada", DUE)
     registered.teams(NAME).parent.mkdir()
     registered.teams(NAME).write_text("team,student\nred,ada\nred,bob\n")
-    steps.autograde(registered, NAME)
-    api: NbGraderAPI = steps.api(registered)
+    nbgrader_steps.autograde(registered, NAME)
+    api: NbGraderAPI = nbgrader_steps.api(registered)
     assert {each["student"]: each["score"] for each in api.get_submissions(NAME)} == {
         "ada": 30.0, "bob": 30.0,
     }  # fmt: skip

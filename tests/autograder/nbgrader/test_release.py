@@ -8,10 +8,10 @@ import pytest
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.commands import cli
+from autograder.course import database, nbgrader_steps
 from autograder.course.course import Course
-from autograder.gradebook import database, steps
-from autograder.nbgrader import grades
-from autograder.nbgrader.release import RegisteringRelease, TimelessFeedback
+from autograder.gradebook.nbgrader import grades
+from autograder.gradebook.nbgrader.release import RegisteringRelease, TimelessFeedback
 from tests.autograder.conftest import NAME, Writer, solved
 
 
@@ -24,7 +24,7 @@ def test_a_release_tells_the_gradebook_and_a_second_one_keeps_grades(
     before = {path.name: path.read_bytes() for path in course.release(NAME).iterdir()}
 
     def release() -> None:
-        config = steps.configuration(course)
+        config = nbgrader_steps.configuration(course)
         config.Exchange.root = str(exchange)
         coursedir = CourseDirectory(config=config)
         coursedir.assignment_id = NAME
@@ -38,7 +38,7 @@ def test_a_release_tells_the_gradebook_and_a_second_one_keeps_grades(
         assert book.find_assignment(NAME).max_score == 30 + 60 + 5 + 5
 
     hand_in("ada", notebook(one=solved("one")))
-    steps.autograde(course, NAME)
+    nbgrader_steps.autograde(course, NAME)
     release()
     with database.open_gradebook(course) as book:
         assert grades.cell_scores(book, NAME, "ada")["check_one"] == 30
@@ -56,11 +56,11 @@ def test_without_a_time_the_formgrader_lists_and_feedback_is_released(
     one.parent.mkdir(parents=True)
     one.write_text(solved("one"))
     assert cli.main(["collect", NAME, str(one.parents[1])]) == 0
-    steps.autograde(course, NAME)
-    [listed] = steps.api(course).get_submissions(NAME)
+    nbgrader_steps.autograde(course, NAME)
+    [listed] = nbgrader_steps.api(course).get_submissions(NAME)
     assert (listed["student"], listed["timestamp"], listed["autograded"]) == ("ada", None, True)
-    steps.generate_feedback(course, NAME)
-    config = steps.configuration(course)
+    nbgrader_steps.generate_feedback(course, NAME)
+    config = nbgrader_steps.configuration(course)
     (tmp_path / "exchange").mkdir()
     config.Exchange.root = str(tmp_path / "exchange")
     coursedir = CourseDirectory(config=config)

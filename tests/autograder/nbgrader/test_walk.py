@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import nbformat
 import pytest
 
-from autograder.gradebook import database
-from autograder.nbgrader import grades
+from autograder.course import database
+from autograder.gradebook.nbgrader import grades
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from tests.autograder import jupyter_course
 from tests.autograder.conftest import KIT

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from autograder.author.verify import edits
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.platforms import contents, gradescope, prairielearn
-from autograder.verify import edits
+from autograder.platforms import contents
+from autograder.platforms.gradescope import autograder_zip
+from autograder.platforms.prairielearn import question as prairielearn
 
 NAME = "a03_allreduce"
 MODULES = ["star", "sharded_server", "cost"]
@@ -108,7 +110,7 @@ def package(tmp_path_factory: pytest.TempPathFactory, course: Course) -> Path:
     path = tmp_path_factory.mktemp("gradescope") / "autograder.zip"
     plan = plans.load(NAME, course)
     settings = contents.settings_of(plan, course, "after_due_date")
-    return gradescope.make(plan, course, path, settings)
+    return autograder_zip.make(plan, course, path, settings)
 
 
 @pytest.fixture(scope="session")

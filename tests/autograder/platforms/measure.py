@@ -18,7 +18,8 @@ from pathlib import Path
 
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.platforms import contents, gradescope, sizes
+from autograder.platforms import contents, sizes
+from autograder.platforms.gradescope import autograder_zip
 from tests.autograder.platforms import box, places
 
 HEAD = """\
@@ -63,7 +64,7 @@ def measure(name: str, course: Course) -> tuple[int, float]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         settings = replace(contents.settings_of(plan, course, "visible"), minutes=40)
-        package = gradescope.make(plan, course, place / "autograder.zip", settings)
+        package = autograder_zip.make(plan, course, place / "autograder.zip", settings)
         own = place / "reference"
         own.mkdir()
         for module in plan.modules:

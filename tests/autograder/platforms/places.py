@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autograder.report.feedback import sentence
+from autograder.gradebook.report.feedback import sentence
 from tests.autograder.platforms import box
 from tests.autograder.platforms.box import Ended
 

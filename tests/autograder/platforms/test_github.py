@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from autograder.authoring import bundle
+from autograder.author.verify import edits
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.platforms import classroom50, github
-from autograder.verify import edits
+from autograder.publish import bundle
 
 NAME = "a01_first_ranks"
 # docs.github.com, "Workflow syntax for GitHub Actions": the keys of each level that we may use.

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from autograder.course.course import Course
-from autograder.platforms import gradescope
+from autograder.gradebook.report.feedback import sentence
+from autograder.platforms.gradescope import autograder_zip
 from autograder.platforms.settings import Settings
-from autograder.report.feedback import sentence
 from ringside.output_folder import FolderError
 from ringside.ranks import landlock
 from tests.autograder.platforms import box, places
@@ -48,7 +48,7 @@ def test_a_zip_of_somebody_elses_is_not_replaced(
     other = tmp_path / "mine.zip"
     other.write_bytes(b"PK")
     with pytest.raises(FolderError, match="did not make"):
-        gradescope.make(
+        autograder_zip.make(
             plans.load("a03_allreduce", course), course, other, Settings("a03_allreduce", 10, 1, {})
         )
     assert other.read_bytes() == b"PK"

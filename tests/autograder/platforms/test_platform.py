@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from autograder.collect.submissions import PathError
 from autograder.commands.cli import main
 from autograder.course import assignment as plans
 from autograder.course import limits
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.intake import gradescope_metadata
 from autograder.platforms import container, reality_points, sizes
+from autograder.platforms.gradescope import metadata
 from autograder.platforms.settings import Settings
-from autograder.submission.finding import PathError
 from tests.autograder.platforms import places
 
 UTC = datetime.UTC
@@ -103,13 +103,13 @@ def test_the_date_that_counts_is_the_latest_of_the_authors() -> None:
         ada="2026-03-01T23:59:00.000000+01:00",
         bob="2026-03-02T23:59:00.000000+01:00",
     )
-    handed = gradescope_metadata.of_json(json.dumps(told).encode(), "metadata")
+    handed = metadata.of_json(json.dumps(told).encode(), "metadata")
     assert [author.student for author in handed.authors] == ["ada@uni.example", "bob@uni.example"]
     assert handed.due == datetime.datetime(2026, 3, 2, 22, 59, tzinfo=UTC)
     assert handed.received == datetime.datetime(2026, 3, 3, 23, 59, tzinfo=UTC)
     for user in told["users"]:
         del user["assignment"]  # as older containers have it
-    handed = gradescope_metadata.of_json(json.dumps(told).encode(), "metadata")
+    handed = metadata.of_json(json.dumps(told).encode(), "metadata")
     assert handed.due == datetime.datetime(2026, 3, 1, 22, 59, tzinfo=UTC)
 
 
@@ -123,7 +123,7 @@ def test_the_date_that_counts_is_the_latest_of_the_authors() -> None:
 )
 def test_metadata_that_are_damaged_are_named(text: bytes, says: str) -> None:
     with pytest.raises(PathError, match=says):
-        gradescope_metadata.of_json(text, "metadata")
+        metadata.of_json(text, "metadata")
 
 
 def test_prairielearn_wants_an_image(capsys) -> None:

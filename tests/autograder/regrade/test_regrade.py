@@ -16,12 +16,11 @@ from nbgrader.converters import GenerateFeedback
 from nbgrader.utils import capture_log
 
 from autograder.commands import cli
+from autograder.course import database, nbgrader_steps, receipt
 from autograder.course.course import Course
 from autograder.grade import cache, class_grading, pipeline
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export, graded
+from autograder.gradebook.nbgrader import csv_export, grading_record
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import receipt
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
@@ -43,7 +42,7 @@ def graded_class(
     hand_in("half", notebook(one=HALF, words="It was slow."))
     hand_in("full", notebook(one=solved("one"), two=solved("two")))
     hand_in("none", notebook())
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     with database.open_gradebook(registered) as book:
         words = book.find_grade("words", NAME, NAME, "half")
         words.manual_score, words.needs_manual_grade = 4.0, False
@@ -186,7 +185,7 @@ def test_the_reasons_name_tests_that_came_and_went(
     assert "the answer is fast: 0 -> 12. it passes now; it said: Too" in shown
     assert "an old one: there is no such test any more" in shown
     path.write_text("{")
-    assert graded.read(graded_class, NAME, "full") is None
+    assert grading_record.read(graded_class, NAME, "full") is None
 
 
 def page_of(course: Course, student: str) -> str:
@@ -196,7 +195,7 @@ def page_of(course: Course, student: str) -> str:
 def test_a_regrade_renews_the_pages_that_are_there_and_says_how_to_release_them(
     graded_class: Course, mend: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps.generate_feedback(graded_class, NAME, "half")
+    nbgrader_steps.generate_feedback(graded_class, NAME, "half")
     assert "<strong>9</strong> of 30 points" in page_of(graded_class, "half")
     mend()
     assert cli.main(["regrade", NAME, "--yes"]) == 0
@@ -227,7 +226,7 @@ def test_an_extension_changes_the_page_though_nobody_grades_again(graded_class: 
 
 
 def test_points_by_hand_make_a_page_old(graded_class: Course) -> None:
-    steps.generate_feedback(graded_class, NAME)
+    nbgrader_steps.generate_feedback(graded_class, NAME)
     untouched = (graded_class.feedback("full", NAME) / f"{NAME}.html").stat().st_mtime_ns
     with database.open_gradebook(graded_class) as book:
         book.find_grade("words", NAME, NAME, "half").manual_score = 2.5
@@ -243,10 +242,12 @@ def test_points_by_hand_make_a_page_old(graded_class: Course) -> None:
 def unforced(converter: Any, course: Course) -> str:
     """One of nbgrader's commands as a person types it, without --force; gives its log."""
     gc.collect()  # an earlier one in this process holds the course's lock until it is collected
-    config, coursedir = steps._directory(course)
+    config, coursedir = nbgrader_steps._directory(course)
     coursedir.assignment_id = NAME
-    with steps.quiet():
-        return steps._call(lambda: capture_log(converter(coursedir=coursedir, config=config)))
+    with nbgrader_steps.quiet():
+        return nbgrader_steps._call(
+            lambda: capture_log(converter(coursedir=coursedir, config=config))
+        )
 
 
 @pytest.fixture

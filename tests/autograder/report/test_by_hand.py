@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.report import by_hand, page
+from autograder.gradebook.report import by_hand, page
 from tests.autograder.conftest import KIT
 
 

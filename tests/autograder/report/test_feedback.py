@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from autograder import svg
+from autograder.collect import cluster_run
 from autograder.course.assignment import Assignment, RunSpec
 from autograder.grade.outcome import Outcome, clamp
-from autograder.report import cell_tables, feedback, rendering
-from autograder.submission import cluster_run
+from autograder.gradebook.report import cell_tables, feedback, rendering
 from ringside.checking.notebook import module_sha256
 
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m"

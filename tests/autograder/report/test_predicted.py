@@ -11,16 +11,16 @@ from typing import Any
 import nbformat
 import pytest
 
+from autograder.collect import predictions
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.report import page, predicted, report
-from autograder.report.summary import summarise
-from autograder.submission import predictions
+from autograder.gradebook.report import class_predictions, page, report
+from autograder.gradebook.report.summary import summarise
 from autograder.terminal import console
-from ringside.predictions import kept
-from ringside.predictions.prompt import Prompt
+from ringside.course.predictions import kept
+from ringside.course.predictions.prompt import Prompt
 from tests.autograder.conftest import KIT
 
 NUMBER = Prompt("a03/bytes", "How many bytes?", "bytes")
@@ -102,7 +102,7 @@ def the_class(*numbers: float) -> list[dict[str, list[Any]]]:
 
 
 def test_numbers_fall_into_bins_and_the_one_with_the_result_is_marked() -> None:
-    [found] = predicted.of_class(PROMPTS, the_class(1, 10, 90, 110, 1000))
+    [found] = class_predictions.of_class(PROMPTS, the_class(1, 10, 90, 110, 1000))
     assert found.number == 5 and sum(each.number for each in found.bins) == 5
     [right] = [each for each in found.bins if each.is_right]
     assert right.number >= 1 and found.result == "100 bytes"
@@ -118,18 +118,18 @@ def test_numbers_fall_into_bins_and_the_one_with_the_result_is_marked() -> None:
     ],
 )  # fmt: skip
 def test_absurd_numbers_break_no_histogram(numbers: list[float]) -> None:
-    [found] = predicted.of_class(PROMPTS, the_class(*numbers))
+    [found] = class_predictions.of_class(PROMPTS, the_class(*numbers))
     assert sum(each.number for each in found.bins) == len(numbers)
 
 
 def test_one_absurd_number_widens_no_axis() -> None:
-    [found] = predicted.of_class(PROMPTS, the_class(*range(90, 130), 1e300))
+    [found] = class_predictions.of_class(PROMPTS, the_class(*range(90, 130), 1e300))
     assert found.bins[-1].label.endswith(("127", "128", "129"))
 
 
 def test_choices_are_counted_with_those_that_nobody_took() -> None:
     answers = [{"a03/which": ["ring", "tree"]}] * 3 + [{"a03/which": ["ring", None]}]
-    [found] = predicted.of_class(PROMPTS, answers)
+    [found] = class_predictions.of_class(PROMPTS, answers)
     assert [(each.label, each.number, each.is_right) for each in found.bins] == [
         ("ring", 4, False),
         ("tree", 0, True),

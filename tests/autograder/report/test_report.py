@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from autograder.course import receipt
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.exports import scores_csv
+from autograder.grade import scores_csv
 from autograder.grade.outcome import Outcome
-from autograder.report import rendering, report, similarity, summary
+from autograder.gradebook.report import rendering, report, similarity, summary
 from autograder.safe_csv import safe_cell
-from autograder.submission import receipt
 
 RING = '''
 def all_reduce(comm, x):

@@ -12,10 +12,10 @@ import pytest
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from autograder.course.late import Late
 from autograder.grade.outcome import Outcome
-from autograder.report import page as report_page
-from autograder.report import similarity, summary
-from autograder.submission.late import Late
+from autograder.gradebook.report import page as report_page
+from autograder.gradebook.report import similarity, summary
 from tests.autograder.conftest import KIT
 from tests.browser import CHROMIUM, Browser
 

@@ -19,14 +19,14 @@ import nbformat
 import pytest
 
 from autograder import svg
+from autograder.collect import cluster_run
+from autograder.course import database, nbgrader_steps
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome
-from autograder.gradebook import database, steps
-from autograder.nbgrader.release import register
-from autograder.report import cell_tables, feedback, rendering
-from autograder.submission import cluster_run
+from autograder.gradebook.nbgrader.release import register
+from autograder.gradebook.report import cell_tables, feedback, rendering
 from tests.autograder.conftest import KIT, NAME
 from tests.autograder.payloads import Payload, Trap, as_notebook_outputs, payloads
 from tests.browser import CHROMIUM, Browser
@@ -266,7 +266,7 @@ def test_the_formgrader_shows_every_payload_as_text(
     for student, found in (("ada", word), (STUDENT, payloads(trap.outside))):
         hand_in(student, submission_full_of(notebook(), found), README__md="x")
         monkeypatch.setattr(pipeline, "suite_grader", lambda _, f=found, **__: grader_full_of(f))
-        steps.autograde(course, NAME, student)
+        nbgrader_steps.autograde(course, NAME, student)
     database.name_students(course, {STUDENT: (STUDENT, STUDENT)})
     with database.open_gradebook(course) as book:
         ids = {

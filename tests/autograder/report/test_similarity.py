@@ -9,7 +9,7 @@ import pytest
 
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.report import report, similarity
+from autograder.gradebook.report import report, similarity
 from tests.autograder.report.disguise import disguised
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from autograder.course.limits import Limits
-from autograder.real_ranks.job import run_mpi
+from autograder.grade.real_ranks.job import run_mpi
 from autograder.sandbox import bubblewrap, sandbox, warm_sandbox, watchdog
 from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox, SandboxUnavailable, Tier, best_tier
@@ -727,7 +727,9 @@ def test_under_an_mpiexec_that_hands_nothing_over_ranks_import_for_themselves(tm
     (tmp_path / "mpiexec").write_text('#!/bin/sh\nshift 2\nunset PMI_FD\nexec "$@"\n')
     (tmp_path / "mpiexec").chmod(0o755)
     for name in ("nursery", "stand_in"):
-        shutil.copy(KIT / "autograder" / "real_ranks" / f"mpi_{name}.py", tmp_path / f"{name}.py")
+        shutil.copy(
+            KIT / "autograder" / "grade" / "real_ranks" / f"mpi_{name}.py", tmp_path / f"{name}.py"
+        )
     (tmp_path / "driver.py").write_text(
         "import os, sys\n"
         "print(os.environ['RINGSIDE_JOB_WORLD'], os.environ['RINGSIDE_JOB_PIPE'], 'numpy' in "

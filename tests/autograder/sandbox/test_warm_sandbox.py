@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from autograder.author.verify import edits
 from autograder.course import assignment as assignments
 from autograder.course.limits import Limits
 from autograder.grade.grading import run_suite, staged
+from autograder.grade.suite import nursery as suite_nursery
 from autograder.sandbox import warm_nursery, warm_sandbox
 from autograder.sandbox.sandbox import Sandbox, Tier, best_tier
 from autograder.sandbox.warm_sandbox import WarmSandbox
-from autograder.suite import nursery as suite_nursery
-from autograder.verify import edits
 
 KIT = Path(__file__).resolve().parents[3]
 pytestmark = [

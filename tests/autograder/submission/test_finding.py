@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from autograder.collect import completeness, preparation, submissions
+from autograder.collect.quarantine import Rejected
+from autograder.collect.submissions import Layout, PathError, Submission
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import class_grading, pipeline, roll
+from autograder.grade import class_grading, pipeline
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import finding, reading
-from autograder.submission.finding import Layout, PathError, Submission
-from autograder.submission.quarantine import Rejected
 from tests.autograder.conftest import NAME, solved, toy_grader
 
 SOURCE = {name: solved(name).split("\n", 1)[1] for name in ("one", "two")}
@@ -120,18 +120,21 @@ def test_a_folder_is_read_by_the_names_at_its_top_or_as_the_layout_says(
     plan: Assignment, tmp_path: Path, names: list[str], layout: Layout | None, students: set[str]
 ) -> None:
     place = write(tmp_path / "place", *names)
-    assert {each.student for each in finding.find(plan, [place], layout)} == students
+    assert {each.student for each in submissions.find(plan, [place], layout)} == students
 
 
 def test_a_class_may_lie_in_a_folder_named_after_the_assignment(
     plan: Assignment, tmp_path: Path
 ) -> None:
     place = write(tmp_path / NAME, "ada/one.py", "bob.zip")
-    assert {each.student for each in finding.find(plan, [place])} == {"ada", "bob"}
+    assert {each.student for each in submissions.find(plan, [place])} == {"ada", "bob"}
     loose = write(tmp_path / "x" / NAME, "ada.ipynb", "bob.ipynb")
-    assert {each.student for each in finding.find(plan, sorted(loose.iterdir()))} == {"ada", "bob"}
+    assert {each.student for each in submissions.find(plan, sorted(loose.iterdir()))} == {
+        "ada",
+        "bob",
+    }
     own = write(tmp_path / "submitted" / "cy" / NAME, "a/one.py", "b/one.py")
-    assert [each.student for each in finding.find(plan, [own])] == ["cy"]
+    assert [each.student for each in submissions.find(plan, [own])] == ["cy"]
 
 
 def test_a_folder_that_could_be_read_in_two_ways_is_an_error_that_names_the_cure(
@@ -140,10 +143,14 @@ def test_a_folder_that_could_be_read_in_two_ways_is_an_error_that_names_the_cure
     place = write(tmp_path / "class", f"{NAME}.ipynb", "bob.ipynb", "eve/one.py")
     said = r"and bob.ipynb, eve/: it could be .* --layout submission, or --layout class"
     with pytest.raises(PathError, match=said):
-        finding.find(plan, [place])
-    assert {each.student for each in finding.find(plan, [place], "class")} == {"bob", "eve", NAME}
+        submissions.find(plan, [place])
+    assert {each.student for each in submissions.find(plan, [place], "class")} == {
+        "bob",
+        "eve",
+        NAME,
+    }
     with pytest.raises(PathError, match="is no download"):
-        finding.find(plan, [place], "download")
+        submissions.find(plan, [place], "download")
 
 
 def test_an_archive_of_a_student_is_no_download_among_others(
@@ -169,7 +176,7 @@ def test_a_zip_in_a_zip_is_its_authors_rejection(
     with zipfile.ZipFile(tmp_path / "eve.zip", "w") as archive:
         archive.write(tmp_path / "inner.zip", "deep/inner.zip")
     with pytest.raises(Rejected, match="no archive in an archive"):
-        reading.prepare(plan, Submission("eve", tmp_path / "eve.zip"), course)
+        preparation.prepare(plan, Submission("eve", tmp_path / "eve.zip"), course)
 
 
 def test_only_an_archive_costs_a_process(
@@ -184,25 +191,29 @@ def test_only_an_archive_costs_a_process(
 
     monkeypatch.setattr(subprocess, "run", counted)
     place = write(tmp_path / "class", "ada/one.py", "bob.ipynb", f"cy/{NAME}.ipynb", "dan.zip")
-    outcomes = pipeline.GradingSession(plan, course, toy_grader).grade(finding.find(plan, [place]))
+    outcomes = pipeline.GradingSession(plan, course, toy_grader).grade(
+        submissions.find(plan, [place])
+    )
     assert len(outcomes) == 4 and len(started) == 1
 
 
 def test_a_student_who_gets_lost_on_the_way_fails_the_run(
     plan: Assignment, course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = finding.find(plan, [write(tmp_path / "class", "ada/one.py", "bob/one.py")])
+    found = submissions.find(plan, [write(tmp_path / "class", "ada/one.py", "bob/one.py")])
     session = pipeline.GradingSession(plan, course, toy_grader)
     read: Callable[..., Any] = session._read
     monkeypatch.setattr(session, "_read", lambda each: read(found[0]))
-    with pytest.raises(roll.RollError, match="bob handed in and is missing; ada is there without"):
+    with pytest.raises(
+        completeness.RollError, match="bob handed in and is missing; ada is there without"
+    ):
         session.grade(found)
 
 
 def test_a_submission_that_our_reading_fails_on_stops_nobody_else(
     plan: Assignment, course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = finding.find(plan, [write(tmp_path / "class", "ada/one.py", "bob/one.py")])
+    found = submissions.find(plan, [write(tmp_path / "class", "ada/one.py", "bob/one.py")])
     prepare = pipeline.prepare
 
     def failing(plan: Assignment, submission: Submission, course: Course) -> Any:

@@ -12,13 +12,12 @@ import nbformat
 import pytest
 
 from autograder.course import assignment as plans
+from autograder.course import database, late, nbgrader_steps, receipt
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
-from autograder.nbgrader.release import register
-from autograder.submission import late, receipt
-from autograder.submission.late import DAY_S, Policy, spend
+from autograder.course.late import DAY_S, Policy, spend
+from autograder.gradebook.nbgrader import csv_export
+from autograder.gradebook.nbgrader.release import register
 from tests.autograder.conftest import NAME, solved
 
 # nbgrader creates rows in ways that SQLAlchemy 2 warns of.
@@ -121,7 +120,10 @@ def test_receipts_are_read_once_until_the_file_is_another(
 
 def test_a_due_date_that_the_gradebook_overrules_is_told(plan: Assignment, course: Course) -> None:
     course.build.mkdir()
-    with database.tools_on_path(), database.Gradebook(f"sqlite:///{course.database}", "x"):
+    with (
+        database.tools_on_path(),
+        database.Gradebook(f"sqlite:///{course.database}", "x"),
+    ):
         pass
     later = dataclasses.replace(plan, due=DUE + datetime.timedelta(days=1))
     assert database.other_due(course, later) == ""  # it has none of its own
@@ -160,7 +162,7 @@ def test_a_line_that_is_removed_takes_its_effect_back(
     course = registered
 
     def graded() -> tuple[float, float]:
-        steps.autograde(course, NAME, "ada")
+        nbgrader_steps.autograde(course, NAME, "ada")
         with database.open_gradebook(course) as book:
             (row,) = csv_export.rows(book, [NAME], [])
         return row["late_seconds"] / DAY_S, row["late_penalty"]
@@ -194,7 +196,7 @@ def three_days_late(
     """A course in which ada handed in three days after the due date, and was autograded."""
     hand_in("ada", notebook())
     receipt.record(registered, NAME, "ada", DUE + datetime.timedelta(days=3))
-    steps.autograde(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
     return registered
 
 
@@ -221,7 +223,7 @@ def test_an_extension_that_a_person_gave_in_nbgrader_lasts(
     with database.open_gradebook(course) as book:
         book.grant_extension(NAME, "ada", days=1)
     for _ in range(2):
-        steps.autograde(course, NAME, "ada")
+        nbgrader_steps.autograde(course, NAME, "ada")
         late.tell(course)
         assert late.seconds_late(course, NAME) == {"ada": 2 * DAY_S}
 
@@ -250,7 +252,7 @@ def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
         receipt.record(course, NAME, student, DUE + datetime.timedelta(days=days))
 
     for who in ("*", "longer"):  # again: nothing is spent twice, no extension counts twice
-        steps.autograde(course, NAME, who)
+        nbgrader_steps.autograde(course, NAME, who)
         with database.open_gradebook(course) as book:
             found = {row["student"]: row for row in csv_export.rows(book, [NAME], [])}
         assert {name: row["late_penalty"] for name, row in found.items()} == {

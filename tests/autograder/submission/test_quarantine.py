@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.course.limits import Limits
-from autograder.submission import zip_archive
-from autograder.submission.quarantine import (
+from autograder.collect import zip_archive
+from autograder.collect.quarantine import (
     Rejected,
     extract_zip,
     inspect,
@@ -27,6 +26,7 @@ from autograder.submission.quarantine import (
     read_regular,
     sweep,
 )
+from autograder.course.limits import Limits
 
 SMALL = Limits(
     submission_files=3,

@@ -10,10 +10,10 @@ import nbformat
 import pytest
 from nbgrader.utils import compute_checksum
 
+from autograder.collect import rebuild
+from autograder.collect.quarantine import Rejected
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.submission import rebuild
-from autograder.submission.quarantine import Rejected
 from tests.autograder.conftest import solved
 
 Notebook = Callable[..., nbformat.NotebookNode]

@@ -15,16 +15,15 @@ import nbformat
 import pytest
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.course import database, nbgrader_steps, receipt
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.gradebook import database, steps
-from autograder.nbgrader.collect import ReceiptCollect
-from autograder.submission import receipt
+from autograder.gradebook.nbgrader.collect import ReceiptCollect
 from tests.autograder.conftest import NAME
 
 
 def collect(course: Course, exchange: Path) -> None:
-    config = steps.configuration(course)
+    config = nbgrader_steps.configuration(course)
     config.Exchange.root = str(exchange)
     config.ExchangeCollect.check_owner = False
     config.ReceiptCollect.check_owner = False

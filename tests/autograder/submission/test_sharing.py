@@ -12,20 +12,19 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.collect import team_submissions
+from autograder.collect.cluster_run import RunCheck
+from autograder.collect.submissions import Submission
 from autograder.commands import cli
 from autograder.commands import grade as grade_command
-from autograder.course import people, teams
+from autograder.course import late, people, receipt, teams
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
-from autograder.exports import scores_json
-from autograder.grade import class_grading, pipeline
+from autograder.grade import class_grading, pipeline, scores_json
 from autograder.grade.outcome import Outcome
-from autograder.intake import intake
-from autograder.report import rendering, report
+from autograder.gradebook.report import rendering, report
+from autograder.platforms import intake
 from autograder.sandbox.sandbox import Tier
-from autograder.submission import late, receipt, sharing
-from autograder.submission.cluster_run import RunCheck
-from autograder.submission.finding import Submission
 from tests.autograder.conftest import NAME, solved, toy_grader
 
 DUE = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.UTC)
@@ -188,16 +187,16 @@ def test_a_member_whom_nobody_knows_is_told(
     place = write_class(tmp_path / "class", ada="half", bob="half")
     write_teams(course, "red,ada", "red,bop")
     found = [Submission(each.name, each) for each in sorted(place.iterdir())]
-    assert sharing.doubts(plan, found, course) == [
+    assert team_submissions.doubts(plan, found, course) == [
         f"{course.teams(NAME)}, line 3: 'bop' has handed in nothing; did you mean 'bob'? The "
         "team's grade goes to that name."
     ]
     monkeypatch.setattr(people, "listed", lambda course: {"ada", "bob"})
-    assert sharing.doubts(plan, found, course) == [
+    assert team_submissions.doubts(plan, found, course) == [
         f"{course.teams(NAME)}, line 3: no student is named 'bop'; did you mean 'bob'? Nothing is "
         "given to that name. If it is right: nbgrader db student add bop"
     ]
-    assert [each.student for each in sharing.share(plan, found, course)] == ["ada", "bob"]
+    assert [each.student for each in team_submissions.share(plan, found, course)] == ["ada", "bob"]
 
 
 def test_a_team_is_late_after_its_members_latest_date_and_each_spends_days_of_their_own(
@@ -278,7 +277,7 @@ def test_a_pipe_in_a_partners_folder_stops_nobody(
     (folder / "one.py").write_text(source("one"))
     os.mkfifo(folder / "pipe")
     write_teams(course, "red,ada", "red,bob")
-    assert sharing.spread(plan, course) == []
+    assert team_submissions.spread(plan, course) == []
     assert sorted(each.name for each in course.submitted("bob", NAME).iterdir()) == [
         "one.py", "submission_secret.txt",
     ]  # fmt: skip

@@ -12,15 +12,15 @@ from typing import Any
 import nbformat
 import pytest
 
+from autograder.collect import accounting, cluster_run, submissions
+from autograder.collect.accounting import NoAccounting
 from autograder.course import assignment as plans
+from autograder.course import database, nbgrader_steps
 from autograder.course.assignment import Assignment, AssignmentError, RunSpec
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.gradebook import database, steps
-from autograder.nbgrader import csv_export
-from autograder.report import feedback, rendering
-from autograder.submission import accounting, cluster_run, finding
-from autograder.submission.accounting import NoAccounting
+from autograder.gradebook.nbgrader import csv_export
+from autograder.gradebook.report import feedback, rendering
 from ringside.checking.notebook import module_sha256
 from tests.autograder.conftest import NAME, solved, toy_grader
 
@@ -176,7 +176,7 @@ def test_two_students_who_hand_in_one_job_are_told_to_the_instructor(
         (folder / "one.py").write_text(SOURCE)
         (folder / "run.json").write_text(record(job_id=job))
     session = pipeline.GradingSession(plan, course, toy_grader)
-    outcomes = session.grade(finding.find(plan, [tmp_path / "class"]))
+    outcomes = session.grade(submissions.find(plan, [tmp_path / "class"]))
     said = ["run.json: job 4711 is in what each of these hands in: ada, bob"]
     assert [outcome.flags for outcome in outcomes] == [said, said, []]
     assert "bob" not in rendering.render(feedback.page_of(plan, outcomes[0]))
@@ -192,8 +192,8 @@ def test_by_hand_the_cell_waits_in_nbgrader_and_a_person_gives_the_points(
     registered.settings.write_text('runs = "by hand"\n')
     hand_in("ada", notebook(one=solved("one")), run__json=record())
     hand_in("bob", notebook(one=solved("one")))
-    steps.autograde(registered, NAME)
-    steps.generate_feedback(registered, NAME)
+    nbgrader_steps.autograde(registered, NAME)
+    nbgrader_steps.generate_feedback(registered, NAME)
 
     def row(student: str) -> tuple[str, str]:
         path = csv_export.export(registered, NAME, registered.root / "grades.csv")
@@ -222,7 +222,7 @@ def test_without_a_gradebook_a_run_that_waits_is_no_zero(
     (tmp_path / "ada" / "one.py").write_text(SOURCE)
     (tmp_path / "ada" / "run.json").write_text(record())
     session = pipeline.GradingSession(plan, course, toy_grader)
-    (ada,) = session.grade(finding.find(plan, [tmp_path / "ada"]))
+    (ada,) = session.grade(submissions.find(plan, [tmp_path / "ada"]))
     account = ada.account(plan)
     assert (account.score, account.by_hand) == (30.0, 10.0)
     assert account.part("one_cluster").line == "one_cluster: to be graded by hand, of 5"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from autograder.course.limits import Limits
+from autograder.grade.suite.calls import Ranks
+from autograder.grade.suite.disclosure import UNTOLD, Disclosure
+from autograder.grade.suite.job import SuiteJob, SuiteRecord
 from autograder.sandbox.allowance import Allowance
-from autograder.suite.calls import Ranks
-from autograder.suite.disclosure import UNTOLD, Disclosure
-from autograder.suite.job import SuiteJob, SuiteRecord
 from ringside.checking import Case, Verdict, assert_ran
 from ringside.errors import Frame, RankError
 from ringside.session.session import Session

@@ -12,12 +12,12 @@ from rich.console import Console
 from autograder.course import assignment as assignments
 from autograder.grade import grading
 from autograder.grade.outcome import Outcome
-from autograder.report.feedback import page_of
-from autograder.report.rendering import render
-from autograder.report.report import print_report
-from autograder.report.summary import summarise
-from autograder.suite.job import SuiteJob, TestRecord
-from autograder.suite.plugin import Recorder
+from autograder.grade.suite.job import SuiteJob, TestRecord
+from autograder.grade.suite.plugin import Recorder
+from autograder.gradebook.report.feedback import page_of
+from autograder.gradebook.report.rendering import render
+from autograder.gradebook.report.report import print_report
+from autograder.gradebook.report.summary import summarise
 
 
 def test_flag_reaches_the_report_and_not_the_student(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.real_ranks.hash_order import may_depend_on_hashes
-from autograder.suite.reality import RealCall, RealRanks
+from autograder.grade.real_ranks.hash_order import may_depend_on_hashes
+from autograder.grade.suite.reality import RealCall, RealRanks
 
 HASHED = "def number(comm, name):\n    return hash(name) % 1000003\n"
 

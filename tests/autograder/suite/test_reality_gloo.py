@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.grade.suite.reality import RealCall, RealRanks
 from autograder.sandbox.sandbox import Tier, best_tier
-from autograder.suite.reality import RealCall, RealRanks
 
 MODULE = """
 import torch.distributed as dist

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.grade.suite import reality
+from autograder.grade.suite.reality import RealCall, RealRanks
 from autograder.sandbox.sandbox import Tier, best_tier
-from autograder.suite import reality
-from autograder.suite.reality import RealCall, RealRanks
 
 ATTACK = Path(reality.__file__).parents[2] / "tests" / "redteam" / "21_full_disk" / "ring.py"
 

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from autograder.suite import nursery as suite_nursery
+from autograder.grade.suite import nursery as suite_nursery
 
 KIT = Path(__file__).resolve().parents[3]
 SLEEPER = """
@@ -20,7 +20,7 @@ def test_sleeps():
 GRADER = """
 import sys; sys.path.insert(0, {kit!r})
 from pathlib import Path
-from autograder.suite import nursery as suite_nursery
+from autograder.grade.suite import nursery as suite_nursery
 suite_nursery.run([{suite!r}], Path({folder!r}), 600)
 """
 

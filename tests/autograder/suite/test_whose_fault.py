@@ -12,10 +12,10 @@ import pytest
 from autograder.course import assignment as assignments
 from autograder.course.limits import Limits
 from autograder.grade.grading import run_suite
+from autograder.grade.suite.calls import Ranks
+from autograder.grade.suite.job import SuiteJob, SuiteRecord
+from autograder.grade.suite.whose_fault import alike, form, misshapen
 from autograder.sandbox.allowance import Allowance
-from autograder.suite.calls import Ranks
-from autograder.suite.job import SuiteJob, SuiteRecord
-from autograder.suite.whose_fault import alike, form, misshapen
 from ringside import Session
 
 DRIVER = "def ask(comm, n):\n    return [(float(k), None) for k in range(n)]\n"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from autograder.author.verify import edits, verify
 from autograder.commands import cli
 from autograder.course import assignment as assignments
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
-from autograder.verify import edits, verify
 
 REFERENCE = '''"""A module."""
 

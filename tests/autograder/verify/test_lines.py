@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autograder.verify import reproduce
+from autograder.author.verify import reproduce
 from ringside.checking import (
     Case,
     Verdict,

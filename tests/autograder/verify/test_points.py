@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from autograder.verify.verify import Finding, Report, Subject, compare_with_public, judge, table
+from autograder.author.verify.verify import (
+    Finding,
+    Report,
+    Subject,
+    compare_with_public,
+    judge,
+    table,
+)
 
 WRONG = Subject("wrong", "ring", "ring__twice", "", "test_bytes", (40, 70))
 

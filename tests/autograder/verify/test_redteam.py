@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from autograder.author.verify import redteam_table
+from autograder.author.verify.attacks import ATTACKS, AttackOutcome, load_attacks
+from autograder.author.verify.redteam_outside import Outside
+from autograder.author.verify.redteam_run import EXPECTED, _leaks, run_attack
 from autograder.sandbox import sandbox
-from autograder.verify import redteam_table
-from autograder.verify.attacks import ATTACKS, AttackOutcome, load_attacks
-from autograder.verify.redteam_outside import Outside
-from autograder.verify.redteam_run import EXPECTED, _leaks, run_attack
 
 KIT = Path(__file__).resolve().parents[3]
 MET = range(1, 45)  # of the list of attacks that graders have met

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from ringside import kit
-from ringside.calibrate import fit, predict, probe
-from ringside.calibrate.probe import SIZES, measurements
 from ringside.commands import cli
-from ringside.launch import launch
-from ringside.launch.launch import here_environment, mpiexec
-from ringside.launch.sites import Site
+from ringside.jobs.calibrate import fit, predict, probe
+from ringside.jobs.calibrate.probe import SIZES, measurements
+from ringside.jobs.launch import launch
+from ringside.jobs.launch.launch import here_environment, mpiexec
+from ringside.jobs.launch.sites import Site
 from ringside.session.session import Session, Target
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from ringside.checking import Case, Verdict
+from ringside.checking.case_kinds import by_length, by_world, check_kinds
 from ringside.checking.essential import hold_to_the_essential
-from ringside.checking.kinds import by_length, by_world, check_kinds
 
 CASES = [Case("ring:all_reduce", p, 12) for p in (2, 3, 4, 5)]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ringside.checking import module_file, notebook, written
+from ringside.checking import cell_records, module_file, notebook
 from ringside.checking.module_file import ModuleFileError
 
 STUB = "def f(x):\n    raise NotImplementedError\n"
@@ -195,7 +195,7 @@ def test_a_folder_that_cant_be_written_is_said_in_a_sentence(tmp_path: Path) -> 
 
 def test_of_two_kernels_one_waits_for_the_other(folder: Path) -> None:
     ends: list[str] = []
-    with written.record(folder):
+    with cell_records.record(folder):
         other = threading.Thread(
             target=lambda: ends.append(module_file.write(folder, "ring.py", OTHER))
         )

@@ -17,7 +17,7 @@ from ringside.errors import LimitError
 from ringside.factors import Factors, Order, scaled
 from ringside.network.peers import Limits
 from ringside.timing import simgrid
-from ringside.timing.widen import widen
+from ringside.timing.extrapolation import widen
 from ringside.trace import Kind
 
 PROGRAMS = """

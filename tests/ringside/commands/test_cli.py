@@ -23,7 +23,7 @@ import pytest
 
 from ringside.checking import notebook
 from ringside.commands import check, cli, handin
-from ringside.launch import launch
+from ringside.jobs.launch import launch
 from ringside.ranks import nursery
 from ringside.timing.replay import replay
 from ringside.trace import Trace
@@ -737,7 +737,7 @@ def test_ctrl_c_ends_the_ranks_of_this_machine_and_says_so(
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ringside.launch.launch._run_here", interrupted)
+    monkeypatch.setattr("ringside.jobs.launch.launch._run_here", interrupted)
     status, _, errors = ringside("launch ring.py:all_reduce")
     assert status == 130
     assert "stopped: the ranks are ended, and no run.json is written." in errors
@@ -800,7 +800,7 @@ def test_the_job_script_says_all_that_the_site_asks_for(folder: Path, ringside: 
 
 
 def test_a_launch_without_lengths_takes_those_whose_inputs_a_laptop_holds(tmp_path: Path) -> None:
-    from ringside.launch import lengths
+    from ringside.jobs.launch import lengths
 
     place = tmp_path / "a05"
     shutil.copytree(ROOT / "assignments" / "a05_ddp", place)
@@ -813,8 +813,8 @@ def test_a_launch_without_lengths_takes_those_whose_inputs_a_laptop_holds(tmp_pa
 
 
 def test_the_script_quotes_what_users_give(tmp_path: Path) -> None:
-    from ringside.launch.launch import Launch
-    from ringside.launch.sites import Site
+    from ringside.jobs.launch.launch import Launch
+    from ringside.jobs.launch.sites import Site
     from ringside.session.session import Target
 
     place = tmp_path / "a folder; with signs"
@@ -836,7 +836,7 @@ def test_the_script_quotes_what_users_give(tmp_path: Path) -> None:
 
 
 def test_the_environment_sets_a_sites_variables_and_the_command_line_wins() -> None:
-    from ringside.launch.sites import Site
+    from ringside.jobs.launch.sites import Site
 
     site = Site.load("zaratan")
     environment = {"RINGSIDE_PARTITION": "debug", "RINGSIDE_RANKS_PER_NODE": "8"}
@@ -1037,7 +1037,7 @@ def test_ranks_that_are_deaf_to_sigterm_are_ended(
             raise ctrl_c
         sleep(seconds)
 
-    monkeypatch.setattr("ringside.launch.launch.time.sleep", sleeps)
+    monkeypatch.setattr("ringside.jobs.launch.launch.time.sleep", sleeps)
     monkeypatch.setattr(launch, "_PATIENCE_S", 60.0 if interrupted else 0.2)
     # The script ends at once, the "rank" that it started reads on.
     script = "(trap '' TERM; echo; read -r forever <&3) & wait"
@@ -1103,7 +1103,7 @@ def test_doctor_tries_ranks_and_real_mpi(ringside: Run) -> None:
 def test_doctor_enters_the_sandbox_that_graders_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ringside.doctor import this_machine as doctor
+    from ringside.jobs.doctor import this_machine as doctor
 
     fake = tmp_path / "bwrap"  # it starts, and runs nothing inside
     fake.write_text("#!/bin/sh\nexit 0\n")
@@ -1117,7 +1117,7 @@ def test_doctor_enters_the_sandbox_that_graders_use(
 def test_doctor_misses_no_sandbox_where_there_is_no_grader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ringside.doctor import this_machine as doctor
+    from ringside.jobs.doctor import this_machine as doctor
 
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
     assert doctor._sandbox().detail == "the grader isn't here; only instructors need one"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.checking import standing
+from ringside.checking import saved_progress
 from ringside.commands import cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,11 +35,11 @@ def test_progress_shows_the_best_check_what_is_left_and_the_hand_in(
     (folder / "cost.py").write_text(f"{solved}\n\nring_s = star_s\n")
     cli.main(["check", "cost", "--folder", str(folder)])
     (folder / "tree.py").write_text("written = 1\n")
-    standing.add_hand_in(folder, "zip")
+    saved_progress.add_hand_in(folder, "zip")
     capsys.readouterr()
     assert cli.main(["progress", str(folder)]) == 0
     said = capsys.readouterr().out
-    points = standing.read(folder).modules["cost"]
+    points = saved_progress.read(folder).modules["cost"]
     assert points.best == points.points > points.earned
     assert "a01_first_ranks: not begun" in said
     assert "a03_allreduce: 1 of 8 modules have all public points, packed to hand in on 20" in said
@@ -58,13 +58,13 @@ def test_a_damaged_or_unwritable_record_stops_nothing(
 ) -> None:
     folder = course / "assignments" / "a03_allreduce"
     (folder / ".ringside").mkdir()
-    (folder / standing.FILE).write_text('{"modules": [')
-    assert standing.read(folder) == standing.Standing()
-    standing.add_points(folder, {"ring": (3.0, 5.0)})
-    assert standing.read(folder).modules["ring"].best == 3
+    (folder / saved_progress.FILE).write_text('{"modules": [')
+    assert saved_progress.read(folder) == saved_progress.Standing()
+    saved_progress.add_points(folder, {"ring": (3.0, 5.0)})
+    assert saved_progress.read(folder).modules["ring"].best == 3
     shutil.rmtree(folder / ".ringside")
     (folder / ".ringside").write_text("a file where the folder should be\n")
-    standing.add_points(folder, {"ring": (3.0, 5.0)})
+    saved_progress.add_points(folder, {"ring": (3.0, 5.0)})
     assert cli.main(["progress", str(folder)]) == 0
     (tmp_path / "elsewhere").mkdir()
     shutil.rmtree(course / "assignments")

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from ringside.doctor import cluster as doctor_cluster
-from ringside.doctor.findings import Examination, judge, ranges, without_cores
-from ringside.doctor.this_machine import Finding
-from ringside.launch.launch import here_environment, mpiexec
-from ringside.real import facts as cluster_facts
+from ringside.jobs.doctor import cluster as doctor_cluster
+from ringside.jobs.doctor.findings import Examination, judge, ranges, without_cores
+from ringside.jobs.doctor.this_machine import Finding
+from ringside.jobs.launch.launch import here_environment, mpiexec
+from ringside.jobs.real import facts as cluster_facts
 from ringside.timing.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,7 +11,7 @@ import pytest
 
 import ringside
 from ringside import draw, units
-from ringside.draw import alike, blocks, palette, tones
+from ringside.draw import bar_colors, blocks, palette, row_groups
 from ringside.draw.page import text_width
 from ringside.spans import Span
 from ringside.timing.machine import Machine
@@ -498,7 +498,7 @@ def test_labels_shrink_to_the_number_of_the_microbatch():
 def test_forward_and_backward_stay_apart_in_grey_and_words_on_them_readable():
     for theme, sign in ((palette.LIGHT, 1), (palette.DARK, -1)):
         hues = {
-            role: [tones.Tone(role, k).hue(theme) for k in range(tones.SHADES)]
+            role: [bar_colors.Tone(role, k).hue(theme) for k in range(bar_colors.SHADES)]
             for role in ("forward", "backward", "item")
         }
         forward, backward = ([luminance(h) for h in hues[r]] for r in ("forward", "backward"))
@@ -507,7 +507,7 @@ def test_forward_and_backward_stay_apart_in_grey_and_words_on_them_readable():
         for role, all_of in hues.items():
             if theme is palette.LIGHT:  # which is what is printed in grey
                 assert all(contrast(idle, luminance(hue)) > 1.15 for hue in all_of), role
-            words = luminance(getattr(theme, f"on_{tones.Tone(role).text}"))
+            words = luminance(getattr(theme, f"on_{bar_colors.Tone(role).text}"))
             assert all(contrast(words, luminance(hue)) > 4.5 for hue in all_of), role
             for one, other in pairwise(all_of):
                 assert contrast(luminance(one), luminance(other)) > 1.15
@@ -573,10 +573,10 @@ def test_of_many_ranks_that_differ_rows_share_out_the_time():
     root = parse(svg)
     rows = [g for g in root.iter(f"{SVG}g") if g.get("class") == "rs-row"]
     assert [g.get("data-rank") for g in rows] == [str(rank) for rank in range(0, 128, 4)]
-    part = alike.shares_over_time(timeline, range(4, 8), timeline.makespan_s)
+    part = row_groups.shares_over_time(timeline, range(4, 8), timeline.makespan_s)
     np.testing.assert_allclose(part.sum(axis=1), 1.0)
     busy = sum(timeline.busy_s[4:8]) / 4 / timeline.makespan_s
-    assert part[:, alike.STACK.index("forward")].mean() == pytest.approx(busy)
+    assert part[:, row_groups.STACK.index("forward")].mean() == pytest.approx(busy)
     assert len(svg) < 300_000
 
 

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from ringside.commands import cli
-from ringside.handin.handin import MOST_REQUEST_BYTES
+from ringside.course.handin.handin import MOST_REQUEST_BYTES
 
 
 def test_the_text_is_packed_kept_and_capped(

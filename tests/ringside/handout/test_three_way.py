@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringside.handout.three_way import ThreeWay, three_way
+from ringside.course.handout.three_way import ThreeWay, three_way
 
 OLD = '''\
 """Round a ring."""

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from ringside import kit
 from ringside.commands import cli
-from ringside.handout import applying, laying, merging, plan
-from ringside.handout.manifest import NAME, OLD_NAME, Handout, HandoutError, text_digest
+from ringside.course.handout import applying, laying, merging, plan
+from ringside.course.handout.manifest import NAME, OLD_NAME, Handout, HandoutError, text_digest
 from ringside.output_folder import contents
 
 A = "assignments/a00_ring"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ringside.launch import endings, outcome, refusals
-from ringside.launch.endings import Ended, Look
-from ringside.launch.outcome import Awaited
-from ringside.real.watch import UNFINISHED
+from ringside.jobs.launch import endings, outcome, refusals
+from ringside.jobs.launch.endings import Ended, Look
+from ringside.jobs.launch.outcome import Awaited
+from ringside.jobs.real.watch import UNFINISHED
 
 LOOK = Look("FAILED", "NonZeroExitCode", "1:0", 0, "node[1-2]", 2, "00:10:00", "standard")
 # Lines as Slurm 22.05, Hydra (MPICH's mpiexec) and torchrun wrote them; the second kind of a

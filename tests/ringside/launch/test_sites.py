@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ringside.commands import cli
-from ringside.launch import jobscript, new_site, sites, sweep
-from ringside.launch.jobscript import Job, LaunchError
-from ringside.launch.sites import Site, SiteError
+from ringside.jobs.launch import jobscript, new_site, sites, sweep
+from ringside.jobs.launch.jobscript import Job, LaunchError
+from ringside.jobs.launch.sites import Site, SiteError
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTERS = [name for name in sites.names() if Site.load(name).scheduler == "slurm"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ringside.launch import slurm, slurm_array
-from ringside.launch.endings import Look
-from ringside.launch.slurm import SlurmError
-from ringside.launch.slurm_array import TaskEnd
+from ringside.jobs.launch import slurm, slurm_array
+from ringside.jobs.launch.endings import Look
+from ringside.jobs.launch.slurm import SlurmError
+from ringside.jobs.launch.slurm_array import TaskEnd
 
 
 def line(tasks: str, state: str, name: str = "grade", **more: object) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside import lectures
-from ringside.lectures import course_map, front
-from ringside.lectures.course_map import Unit
+from ringside.course import lectures
+from ringside.course.lectures import course_map, front_page
+from ringside.course.lectures.course_map import Unit
 
 ROOT = Path(__file__).resolve().parents[3]
 THERE = course_map.units(ROOT)
@@ -42,7 +42,7 @@ def test_the_map_has_the_units_that_stand_in_the_tree_and_no_others() -> None:
 def test_every_unit_of_the_tree_has_its_name_its_prerequisites_and_what_you_can() -> None:
     for one in THERE:
         assert one.number in course_map.PREREQUISITES, one.number
-        assert one.number in course_map.SHORT and one.number in front.CAN, one.number
+        assert one.number in course_map.SHORT and one.number in front_page.CAN, one.number
 
 
 @pytest.mark.parametrize("lecture", lectures.find(ROOT / "lectures"), ids=lambda one: one.name)
@@ -120,20 +120,20 @@ def test_the_calendar_of_the_course_fills_each_week_once(
 def test_the_half_day_follows_the_tutorials_headings() -> None:
     text = "## 1. First (15 minutes)\n\n## 2. Then (1) (20 minutes)\n\n## 9. At home\n"
     assert course_map.half_day(text) == [(0, 15, "First"), (15, 35, "Then (1)")]
-    whole = course_map.half_day((ROOT / front.TUTORIAL).read_text(encoding="utf-8"))
+    whole = course_map.half_day((ROOT / front_page.TUTORIAL).read_text(encoding="utf-8"))
     assert len(whole) >= 6 and 180 <= whole[-1][1] <= 240
     assert course_map.clock(205) == "3:25"
 
 
 def test_what_the_first_page_says_of_its_program_is_so(tmp_path: Path) -> None:
-    (tmp_path / "step.py").write_text(front.PROGRAM)
+    (tmp_path / "step.py").write_text(front_page.PROGRAM)
     target = f"{tmp_path / 'step.py'}:step"
     assert "step.py:step --ranks 8 --svg step.svg -- --num_samples 8000 --num_parameters 4000" in (
-        front.FIVE_MINUTES
+        front_page.FIVE_MINUTES
     )
     runs = {p: ringside.run(target, p, (8000, 4000)) for p in (1, 2, 4, 8, 16, 32)}
     times_us = [round(one.makespan_s * 1e6) for one in runs.values()]
     assert times_us == [192, 114, 78, 66, 72, 99]  # more ranks help at first, and then they hurt
-    said = [int(one) for one in re.findall(r"(\d+) µs", front.FIVE_MINUTES)]
+    said = [int(one) for one in re.findall(r"(\d+) µs", front_page.FIVE_MINUTES)]
     computing_us = round(6 * 8000 / 8 * 4000 / 1e12 * 1e6)
     assert said == [times_us[3], computing_us, times_us[3] - computing_us]

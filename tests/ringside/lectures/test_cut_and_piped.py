@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside.lectures import course_machine, course_trace
-from ringside.lectures import ledger as ledger_module
-from ringside.lectures.ledger import PROGRAM, SEQUENCES_PER_GPU, SIZES, num_parameters, step_flops
-from ringside.lectures.programs import piped_gpt
+from ringside.course.lectures import course_machine, course_trace
+from ringside.course.lectures import ledger as ledger_module
+from ringside.course.lectures.ledger import (
+    PROGRAM,
+    SEQUENCES_PER_GPU,
+    SIZES,
+    num_parameters,
+    step_flops,
+)
+from ringside.course.lectures.programs import piped_gpt
 from ringside.scale.agreement import num_flops
 
 PROGRAMS = Path(ledger_module.__code__.co_filename).parent / "programs"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import ringside
+from ringside.course.lectures import gallery
+from ringside.course.lectures.gallery import COLLECTIVES
 from ringside.draw.page import text_width
-from ringside.lectures import gallery
-from ringside.lectures.gallery import COLLECTIVES
 
 SVG = "{http://www.w3.org/2000/svg}"
 

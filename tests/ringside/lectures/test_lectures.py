@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside import lectures
-from ringside.lectures import honest
-from ringside.lectures.__main__ import main as command
-from ringside.predictions import in_notebook
+from ringside.course import lectures
+from ringside.course.lectures import spoilers
+from ringside.course.lectures.__main__ import main as command
+from ringside.course.predictions import in_notebook
 from tests.conftest import share
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -171,7 +171,7 @@ def test_a_lecture_depends_on_what_its_text_names():
         return {path.relative_to(ROOT / "ringside").as_posix() for path in paths}
 
     assert "validation/row.py" not in names("import ringside\nringside.run('ring.py', 4)\n")
-    assert "validation/row.py" in names("from ringside.validation import load\n")
+    assert "validation/row.py" in names("from ringside.course.validation import load\n")
     assert "timing/perfetto.py" in names("import ringside.timing.perfetto as p\n")
     assert "timing/widen.py" in names("from ringside.timing import widen\n")
     assert "pytorch/front.py" in names("# %%writefile it.py\n# import torch.distributed as dist\n")
@@ -324,7 +324,7 @@ def test_knobs_that_cannot_be_turned_are_refused(shown, knobs, words):
 
 @each(ALL)
 def test_the_notebook_belongs_to_the_text(lecture):
-    assert lectures.problems(lecture) == [], "run: python -m ringside.lectures build"
+    assert lectures.problems(lecture) == [], "run: python -m ringside.course.lectures build"
 
 
 @each(share(ALL))
@@ -335,7 +335,7 @@ def test_it_runs_from_the_students_tree_with_the_same_outputs(lecture, tmp_path)
     for part in ("ringside", "lectures", "cluster"):
         shutil.copytree(ROOT / part, tmp_path / part, symlinks=True, ignore=leave_out)
     done = subprocess.run(
-        [sys.executable, "-m", "ringside.lectures", "build", lecture.name],
+        [sys.executable, "-m", "ringside.course.lectures", "build", lecture.name],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
@@ -496,7 +496,7 @@ def test_no_checked_cell_asserts_a_literal_against_itself(lecture):
 @each(ALL)
 def test_no_answer_stands_between_a_prompt_and_what_reveals_it(lecture):
     executed = nbformat.read(lecture.notebook, as_version=4)
-    assert list(honest.given_away(executed.cells)) == []
+    assert list(spoilers.given_away(executed.cells)) == []
 
 
 @each(ALL)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside.lectures import ledger as add_line
-from ringside.lectures.lecture import LectureError
-from ringside.lectures.ledger import (
+from ringside.course.lectures import ledger as add_line
+from ringside.course.lectures.lecture import LectureError
+from ringside.course.lectures.ledger import (
     FILE,
     SEQUENCES_PER_GPU,
     SIZES,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside.lectures import moving_ring
+from ringside.course.lectures import moving_ring
 
 SVG = "{http://www.w3.org/2000/svg}"
 

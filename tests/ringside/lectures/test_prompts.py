@@ -13,9 +13,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from ringside import lectures
-from ringside.lectures import honest, parts
-from ringside.predictions import in_notebook
+from ringside.course import lectures
+from ringside.course.lectures import spoilers, tagged_parts
+from ringside.course.predictions import in_notebook
 from tests.browser import CHROMIUM, Browser
 from tests.ringside.lectures import test_lectures as rules
 
@@ -134,7 +134,7 @@ def test_readers_own_predictions_change_nothing_in_what_is_built(
 
 def test_the_small_lectures_prompts_are_well_made_and_honest(small: lectures.Lecture) -> None:
     assert list(in_notebook.wrong_prompts(executed(small))) == []
-    assert list(honest.given_away(executed(small))) == []
+    assert list(spoilers.given_away(executed(small))) == []
     assert list(rules.unchecked(lectures.read(small).cells)) == []
 
 
@@ -170,8 +170,8 @@ def test_a_prompt_that_is_not_well_made_is_named(
 def test_teachers_notes_tell_minutes_and_open_no_section(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
-    assert list(parts.notes(text_of(tmp_path / "whole", SMALL))) == []
-    found = list(parts.notes(text_of(tmp_path, SMALL.replace(old, new))))
+    assert list(tagged_parts.notes(text_of(tmp_path / "whole", SMALL))) == []
+    found = list(tagged_parts.notes(text_of(tmp_path, SMALL.replace(old, new))))
     assert any(one.startswith(words) for one in found), found
 
 
@@ -204,7 +204,7 @@ def test_an_answer_that_is_given_away_is_named(
     small: lectures.Lecture, old: str, new: str, words: str
 ) -> None:
     cells = changed(executed(small), old, new)
-    found = list(honest.given_away(cells))
+    found = list(spoilers.given_away(cells))
     assert any(re.search(words, one) for one in found), found
 
 
@@ -222,28 +222,28 @@ def test_an_output_before_the_reveal_gives_away_and_its_own_does_not(
 ) -> None:
     cells = executed(small)
     cells[7].outputs = [output]
-    assert list(honest.given_away(cells)) == []
+    assert list(spoilers.given_away(cells)) == []
     cells[6].outputs = [output]
-    assert any("cell 6" in one and "output" in one for one in honest.given_away(cells))
+    assert any("cell 6" in one and "output" in one for one in spoilers.given_away(cells))
 
 
 def test_an_answer_that_was_never_revealed_is_no_answer(small: lectures.Lecture) -> None:
     cells = executed(small)
     del cells[7].metadata["revealed"]["00/layer"]
-    assert list(honest.given_away(cells)) == [
+    assert list(spoilers.given_away(cells)) == [
         "cell 7 has not revealed '00/layer': build the lecture again."
     ]
     cells[7].metadata["revealed"] = {"00/layer": 4.0, "00/which": "pipeline"}
-    assert any("'pipeline' is none of" in one for one in honest.given_away(cells))
+    assert any("'pipeline' is none of" in one for one in spoilers.given_away(cells))
 
 
 def test_of_a_small_number_only_an_assertion_counts(small: lectures.Lecture) -> None:
     cells = changed(executed(small), "BETWEEN", "of 4 ranks")
     cells[7].metadata["revealed"]["00/layer"] = 4.0
     cells[6].source = "ranks = 4"
-    assert list(honest.given_away(cells)) == []
+    assert list(spoilers.given_away(cells)) == []
     cells[6].source = "assert len(ranks) == 4"
-    assert any("cell 6" in one and "assertion" in one for one in honest.given_away(cells))
+    assert any("cell 6" in one and "assertion" in one for one in spoilers.given_away(cells))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_of_a_small_number_only_an_assertion_counts(small: lectures.Lecture) -> 
 def test_numbers_are_compared_to_the_digits_that_they_have(
     text: str, answer: float, there: bool
 ) -> None:
-    assert honest.holds(text, answer) == there
+    assert spoilers.holds(text, answer) == there
 
 
 # Checked below
@@ -308,7 +308,7 @@ def test_a_literal_that_is_asserted_against_itself_is_found() -> None:
 @pytest.fixture(scope="module")
 def built(small: lectures.Lecture, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("out")
-    words = [sys.executable, "-m", "ringside.lectures", "site", "--out", str(out)]
+    words = [sys.executable, "-m", "ringside.course.lectures", "site", "--out", str(out)]
     done = subprocess.run(words, cwd=small.tree, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out / "site"
@@ -407,8 +407,8 @@ def test_on_a_slide_what_is_behind_a_prompt_comes_with_the_next_key(
 def test_a_page_of_an_assignment_shows_the_boxes_of_its_prompts_and_folds_nothing(
     tmp_path: Path,
 ) -> None:
-    from ringside.lectures.handout import Handout
-    from ringside.lectures.site import page
+    from ringside.course.lectures.handout import Handout
+    from ringside.course.lectures.site import page
 
     cells = text_of(tmp_path, SMALL)
     path = tmp_path / "a00.ipynb"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside.lectures import puzzle
-from ringside.lectures.puzzle import same
+from ringside.course.lectures import puzzle
+from ringside.course.lectures.puzzle import same
 
 PROGRAM = '''
 import numpy as np

@@ -11,12 +11,12 @@ from typing import Any
 import nbformat
 import pytest
 
-from ringside import lectures
-from ringside.lectures import seen
-from ringside.lectures.handout import Handout
-from ringside.lectures.site import page
-from ringside.lectures.slides import prepared
-from ringside.predictions import in_notebook, students
+from ringside.course import lectures
+from ringside.course.lectures import page_spoilers
+from ringside.course.lectures.handout import Handout
+from ringside.course.lectures.site import page
+from ringside.course.lectures.slides import prepared
+from ringside.course.predictions import in_notebook, students
 from tests.ringside.lectures.test_prompts import executed, small, text_of
 
 __all__ = ["small"]  # a fixture
@@ -203,13 +203,13 @@ def test_prose_beside_a_prompt_that_tells_its_answer_is_named(
 ) -> None:
     # Place 9 is behind the explanation, 3 before the first prompt.
     cells = changed(executed(small), place, source=prose)
-    found = list(seen.early(cells))
+    found = list(page_spoilers.early(cells))
     assert bool(found) == is_told, found
     for key in ("00/layer", "00/which"):
-        cells[place].metadata[seen.KNOWN] = {
-            **cells[place].metadata.get(seen.KNOWN, {}), key: "the question gives it",
+        cells[place].metadata[page_spoilers.KNOWN] = {
+            **cells[place].metadata.get(page_spoilers.KNOWN, {}), key: "the question gives it",
         }  # fmt: skip
-    assert list(seen.early(cells)) == []
+    assert list(page_spoilers.early(cells)) == []
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_prose_beside_a_prompt_that_tells_its_answer_is_named(
 def test_a_short_number_needs_its_unit_or_bold(
     answer: float, unit: str, prose: str, is_told: bool
 ) -> None:
-    asked = seen.Answer(in_notebook.Prompt("00/x", "?", unit), answer)
+    asked = page_spoilers.Answer(in_notebook.Prompt("00/x", "?", unit), answer)
     assert bool(asked.told_in(prose)) == is_told
 
 
@@ -239,7 +239,7 @@ def test_code_that_names_only_the_right_choice_is_named(small: lectures.Lecture)
     cells[7].source = cells[7].source.replace(
         '"data parallelism")', '"data parallelism" if weights else "none")'
     )
-    assert [one for one in seen.early(cells) if "in its code" in one] == [
+    assert [one for one in page_spoilers.early(cells) if "in its code" in one] == [
         "cell 7 tells the answer to '00/which' in its code: 'data parallelism'."
     ]
 
@@ -250,18 +250,21 @@ def test_a_figure_that_reveals_and_a_caption_without_its_figure_are_named(
     cells = executed(small)
     cells[7].outputs = [nbformat.v4.new_output("display_data", {"text/html": "<svg/>"})]
     cells[8].source = "*Figure 1. What comes out.*"
-    assert list(seen.misplaced(cells)) == [
+    assert list(page_spoilers.misplaced(cells)) == [
         "cell 7 draws a figure and reveals '00/which': reveal it in a cell of its own."
     ]
     cells[8].metadata["tags"] = ["open"]
-    assert "the figure is behind a prompt, and its caption isn't" in list(seen.misplaced(cells))[1]
+    assert (
+        "the figure is behind a prompt, and its caption isn't"
+        in list(page_spoilers.misplaced(cells))[1]
+    )
 
 
 def test_a_fold_that_ends_with_the_reveal_tells_the_answer(
     small: lectures.Lecture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(in_notebook, "_explanation", lambda cells, reveal: ((), reveal))
-    assert any("475,743" in one for one in seen.early(executed(small)))
+    assert any("475,743" in one for one in page_spoilers.early(executed(small)))
 
 
 # Every page, slide and student's notebook
@@ -273,7 +276,7 @@ def executed_of(lecture: lectures.Lecture) -> list[Any]:
 
 @each
 def test_no_figure_is_cut_from_its_caption_or_holds_a_reveal(lecture: lectures.Lecture) -> None:
-    assert list(seen.misplaced(executed_of(lecture))) == []
+    assert list(page_spoilers.misplaced(executed_of(lecture))) == []
 
 
 @each
@@ -284,8 +287,8 @@ def test_no_page_tells_an_answer_before_it_is_opened(
     path = tmp_path / "lectures" / lecture.notebook.name
     page(Handout(lecture.notebook, is_lecture=True), path, {})
     cells = nbformat.read(path, as_version=4).cells
-    asked = seen.answers(executed_of(lecture))
-    assert list(seen.told(cells, asked, seen.details_show(cells))) == []
+    asked = page_spoilers.answers(executed_of(lecture))
+    assert list(page_spoilers.told(cells, asked, page_spoilers.details_show(cells))) == []
     summaries = {text for cell in cells for text in re.findall("<summary>.*?<", cell.source)}
     assert not asked or "<summary>Reveal<" in summaries
 
@@ -293,14 +296,14 @@ def test_no_page_tells_an_answer_before_it_is_opened(
 @each
 def test_no_slide_tells_an_answer_beside_its_question(lecture: lectures.Lecture) -> None:
     cells = prepared(Handout(lecture.notebook, is_lecture=True)).cells
-    asked = seen.answers(executed_of(lecture))
-    assert list(seen.told(cells, asked, seen.slide_shows(cells))) == []
+    asked = page_spoilers.answers(executed_of(lecture))
+    assert list(page_spoilers.told(cells, asked, page_spoilers.slide_shows(cells))) == []
 
 
 @each
 def test_no_students_lecture_tells_an_answer(lecture: lectures.Lecture) -> None:
     mine, entries = students.cleared(nbformat.read(lecture.notebook, as_version=4))
-    cells, asked = mine["cells"], seen.answers(executed_of(lecture))
-    assert list(seen.told(cells, asked, seen.notebook_shows(cells))) == []
+    cells, asked = mine["cells"], page_spoilers.answers(executed_of(lecture))
+    assert list(page_spoilers.told(cells, asked, page_spoilers.notebook_shows(cells))) == []
     assert entries.keys() == asked.keys()
-    assert list(seen.unexplained(cells, entries)) == []
+    assert list(page_spoilers.unexplained(cells, entries)) == []

@@ -16,8 +16,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from ringside import lectures
-from ringside.lectures.__main__ import main
+from ringside.course import lectures
+from ringside.course.lectures.__main__ import main
 from tests.browser import CHROMIUM, Browser
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +32,7 @@ PHONE = {"width": 390, "height": 844}
 
 def command(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ringside.lectures", *arguments],
+        [sys.executable, "-m", "ringside.course.lectures", *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside import term
-from ringside.lectures import __main__ as command
-from ringside.lectures import term_calendar
+from ringside.course import term
+from ringside.course.lectures import __main__ as command
+from ringside.course.lectures import term_calendar
 from ringside.toml_tables import TableError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -152,7 +152,7 @@ def test_the_site_gets_the_page_and_the_file_and_the_front_page_leads_there(
     text = re.sub(r"(?s)\[released\].*\[late\]", "[late]", TERM).replace("drop_lowest = 1", "")
     (tmp_path / "course" / term.FILE).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "ringside.lectures", "site", "--course", "course", "--out", "out"],
+        [sys.executable, "-m", "ringside.course.lectures", "site", "--course=course", "--out=out"],
         cwd=tree, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
         timeout=600, check=False,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from ringside.network import codec, network
 from ringside.network.bounds import Limits
 from ringside.network.wire import ANY_SOURCE, Op, result_parts
 from ringside.timing.engine import Engine
-from ringside.timing.questions import Query
+from ringside.timing.queries import Query
 from ringside.timing.rounds import collective_ops, num_messages
 from ringside.trace import Kind, Mode
 from ringside.trace import Op as TraceOp

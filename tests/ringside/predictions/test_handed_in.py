@@ -9,8 +9,8 @@ import nbformat
 import pytest
 
 from ringside import guess
-from ringside.handin.handin import hand_in
-from ringside.predictions import ask
+from ringside.course.handin.handin import hand_in
+from ringside.course.predictions import ask
 
 CELLS = ['guess("a00/x", "How many?")', "%%writefile one.py\none = 1\n"]
 

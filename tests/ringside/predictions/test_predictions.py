@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ringside import GuessError, guess, kit, reveal
-from ringside.predictions import ask, boxes, kept, prompt, students
-from ringside.predictions.kept import NAME, parse, read
+from ringside.course.predictions import ask, boxes, kept, prompt, students
+from ringside.course.predictions.kept import NAME, parse, read
 
 ROOT = Path(__file__).resolve().parents[3]
 ASKED = "How many times larger is `x`?"

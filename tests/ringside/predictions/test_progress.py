@@ -11,8 +11,8 @@ import pytest
 
 import ringside
 from ringside.commands.cli import main
-from ringside.predictions import kept, progress
-from ringside.predictions.prompt import Prompt
+from ringside.course.predictions import kept, progress
+from ringside.course.predictions.prompt import Prompt
 
 
 def one(key: str, guess: float | str, result: float | str, minute: int) -> kept.Kept:

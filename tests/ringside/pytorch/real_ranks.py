@@ -2,9 +2,9 @@
 
 python real_ranks.py JOBS.json        jobs: lists of a folder to run in and of words
 
-Each job is two ranks of ``ringside.real.torch_main``, one job after another; what they print goes
-to FOLDER/printed-RANK. Words that begin with --plain name a program that is run as it is. Prints
-the exit statuses of each job's ranks as JSON.
+Each job is two ranks of ``ringside.jobs.real.torch_main``, one job after another; what they print
+goes to FOLDER/printed-RANK. Words that begin with --plain name a program that is run as it is.
+Prints the exit statuses of each job's ranks as JSON.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def free_port() -> int:
 
 def be_rank(rank: int, port: int, folder: str, words: list[str]) -> int:
     """A rank; returns its exit status."""
-    from ringside.real import run as real_run
-    from ringside.real import torch_main as real_torch_rank
+    from ringside.jobs.real import run as real_run
+    from ringside.jobs.real import torch_main as real_torch_rank
 
     os.chdir(folder)
     printed = os.open(f"printed-{rank}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
@@ -62,7 +62,7 @@ def main() -> None:
     import torch
 
     import ringside.pytorch.preload  # noqa: F401
-    from ringside.real import recording_torch  # noqa: F401
+    from ringside.jobs.real import recording_torch  # noqa: F401
 
     torch.set_num_threads(1)
     ended = []

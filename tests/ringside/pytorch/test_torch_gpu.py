@@ -92,7 +92,7 @@ def launched(
 ) -> tuple[dict[str, Any], Trace]:
     """Run real ranks by torchrun; the record and the trace that they leave."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    module = ["ringside.real.torch_main"]
+    module = ["ringside.jobs.real.torch_main"]
     own = ["--world-size", str(ranks), "--backend", backend, "--deadline-s", "90"]
     done = subprocess.run(
         [*torchrun, f"--nproc-per-node={ranks}", "-m", "--", *module, target, *own, *words],

@@ -377,7 +377,7 @@ def test_a_rank_ends_though_ddp_is_the_last_to_hold_a_group_at_work(tmp_path: Pa
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     started = alone | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "PYTHONUNBUFFERED": ""}
     done = subprocess.run(
-        [*PYTHON, "-m", "ringside.real.torch_main", "late.py", "--world-size", "1"],
+        [*PYTHON, "-m", "ringside.jobs.real.torch_main", "late.py", "--world-size", "1"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), **started},
         capture_output=True,
@@ -402,7 +402,7 @@ def test_a_rank_that_was_started_wrongly_says_so(
     change: dict[str, str],
     said: str,
 ) -> None:
-    from ringside.real import torch_main as real_torch_rank
+    from ringside.jobs.real import torch_main as real_torch_rank
 
     good = dict.fromkeys(("RANK", "LOCAL_RANK", "MASTER_PORT"), "0")
     for name, value in (good | {"WORLD_SIZE": "2", "MASTER_ADDR": "host"} | change).items():

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.launch.launch import here_environment, mpiexec
-from ringside.real.measured import MeasuredTimeline, RecordedCall, assemble
+from ringside.jobs.launch.launch import here_environment, mpiexec
+from ringside.jobs.real.measured import MeasuredTimeline, RecordedCall, assemble
 from ringside.timing.replay import replay
 from ringside.trace import Kind, Trace
 
@@ -20,8 +20,8 @@ PROGRAM = """
 import dataclasses, json, sys
 import numpy as np
 from mpi4py import MPI
-from ringside.real.recorder import Recorder
-from ringside.real.recording_mpi import record
+from ringside.jobs.real.recorder import Recorder
+from ringside.jobs.real.recording_mpi import record
 
 recorder = Recorder()
 comm = record(MPI.COMM_WORLD, recorder)
@@ -160,7 +160,7 @@ comm.Barrier()
 
 def test_a_script_leaves_a_record_of_the_part_that_it_chose(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    rank = [sys.executable, "-m", "ringside.real.mpi_main", "script.py", "--world-size", "2"]
+    rank = [sys.executable, "-m", "ringside.jobs.real.mpi_main", "script.py", "--world-size", "2"]
     done = subprocess.run(
         [mpiexec(), "-n", "2", *rank],
         cwd=tmp_path,

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from ringside.checking import Verdict, assert_real_run
-from ringside.launch.launch import here_environment, mpiexec
+from ringside.jobs.launch.launch import here_environment, mpiexec
 
 # Rank 1 comes to its watch only when rank 0 is past everything that Python does at its end.
 LATE = """
 import atexit, pathlib, sys, time
 from mpi4py import MPI
-from ringside.real import watch
+from ringside.jobs.real import watch
 
 ended = pathlib.Path(sys.argv[1], "ended")
 if MPI.COMM_WORLD.rank == 0:
@@ -33,7 +33,7 @@ watch.watched(MPI.COMM_WORLD, 20.0)
 # Rank 0 ends; then rank 1 waits for a message that never comes.
 FORSAKEN = """
 from mpi4py import MPI
-from ringside.real.watch import watched
+from ringside.jobs.real.watch import watched
 
 comm = watched(MPI.COMM_WORLD, 2.0 if MPI.COMM_WORLD.rank else 60.0)
 if comm.rank:

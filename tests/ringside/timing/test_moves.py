@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringside.scale.symmetry import Grid
-from ringside.timing.flight import Flight
+from ringside.timing.engine_state import Flight
 from ringside.timing.fold import AsymmetryError, Fold, FoldedPorts
 from ringside.timing.machine import Machine
 from ringside.trace import Trace

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ringside import Machine
-from ringside.lectures import table
+from ringside.course.lectures import table
 from ringside.scale.hybrid_cost import Config, axis_link
 
 RUNS = table(Path(__file__).parents[3] / "lectures" / "data" / "sharded_runs.csv")

@@ -9,9 +9,7 @@ from statistics import median
 
 import pytest
 
-from ringside.kit import cluster_folder
-from ringside.timing.machine import Machine
-from ringside.validation import (
+from ringside.course.validation import (
     ACCURACY,
     Row,
     Source,
@@ -22,8 +20,10 @@ from ringside.validation import (
     runs,
     training,
 )
-from ringside.validation.__main__ import DOCUMENT, main
-from ringside.validation.report import rows, unpredicted
+from ringside.course.validation.__main__ import DOCUMENT, main
+from ringside.course.validation.report import rows, unpredicted
+from ringside.kit import cluster_folder
+from ringside.timing.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = rows()
@@ -68,7 +68,7 @@ def test_the_document_is_up_to_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (ROOT / DOCUMENT).read_text(encoding="utf-8")
-    assert text == markdown(), "run python -m ringside.validation --write"
+    assert text == markdown(), "run python -m ringside.course.validation --write"
     assert main([]) == 0
     assert capsys.readouterr().out == text
     monkeypatch.chdir(tmp_path)

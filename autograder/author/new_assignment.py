@@ -1,0 +1,73 @@
+"""``autograder new-assignment NAME``: a small assignment that builds, verifies and grades at once.
+
+It is a copy of ``templates/new_assignment/{mpi,torch}``, in ``solutions/NAME``: reference,
+notebook and public tests, with ``hidden/``, ``wrong/`` and ``right/``. It is made beside its place
+under a temporary name, then renamed: all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from autograder import storage
+from autograder.course.assignment import NAME, AssignmentError
+from autograder.course.course import Course
+from autograder.gradebook.report.rendering import TEMPLATES
+
+PLACEHOLDER = "a00_name"
+
+
+def make(name: str, course: Course, *, torch: bool = False) -> Path:
+    """Make the folder of assignment `name`; returns it.
+
+    Raises:
+        AssignmentError: the name can't be used, or something of that name is there.
+        StorageError: the kit can't be written.
+    """
+    _check(name)
+    template = TEMPLATES / "new_assignment" / ("torch" if torch else "mpi")
+    target = course.solution(name)
+    for folder in (target, course.release(name), target.with_suffix(".py")):
+        if os.path.lexists(folder):
+            raise AssignmentError(f"{folder} is there already: choose another name, or remove it.")
+    other_way = f"Or work in a copy of {course.kit} (`cp -r`)."
+    with (
+        storage.making(target.parent, otherwise=other_way),
+        _filled(target, template, name) as folder,
+    ):
+        os.rename(folder, target)  # fails where somebody was faster
+    return target
+
+
+def _check(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise AssignmentError(
+            f"{name!r} is no name for an assignment: it needs a letter, then lower-case letters, "
+            "digits and _, at most 64 in all (like a14_prefix)."
+        )
+    if keyword.iskeyword(name):
+        raise AssignmentError(f"{name!r} is a word of Python's, and the suites are a package.")
+
+
+@contextlib.contextmanager
+def _filled(target: Path, template: Path, name: str) -> Iterator[Path]:
+    """A temporary folder beside `target`, with the template in it; removed if it isn't moved."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+    try:
+        for path in sorted(template.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                copy = folder / path.relative_to(template)
+                copy.parent.mkdir(exist_ok=True)
+                text = path.read_text(encoding="utf-8").replace(PLACEHOLDER, name)
+                copy.write_text(text, encoding="utf-8")
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,214 @@
+"""``autograder remove ASSIGNMENT MODULE``: a module goes, and the assignment still fits together.
+
+    assignment.toml             its [[module]], and the [[run]] and [[measured]] of it
+    notebook.py                 its section, or where others share that, its cells alone
+    test_public.py, supplied    tests of it, and rows of tables that name it
+    hidden/                     test_MODULE.py, and such rows
+    MODULE.py, wrong/, right/   its files
+
+All of it is done in a scratch copy first, and compared there (`consistency`). What is changed or
+moved is kept as it was, in build/kept. Other modules keep their weights: these are points.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autograder import storage
+from autograder.author import cuts
+from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import Course
+from autograder.publish import consistency
+from ringside import output_folder
+
+__all__ = ["Removal", "apply", "plan_of"]
+
+
+@dataclass
+class Removal:
+    """What goes, and what stays for a person to read.
+
+    Attributes:
+        edits: the new text of each file that changes.
+        moves: the files that go.
+        mentions: places that still name the module, as file:line.
+    """
+
+    before: Assignment
+    after: Assignment
+    module: str
+    edits: dict[str, str] = field(default_factory=dict)
+    moves: list[str] = field(default_factory=list)
+    mentions: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """What a person reads."""
+        runs = [run.name for run in self.before.runs if run.module == self.module]
+        lines = [f"  changed  {name}" for name in self.edits]
+        lines += [f"  moved    {name}" for name in self.moves]
+        lines += [f"  its run {name} goes with it" for name in runs]
+        now, was = _total(self.after), _total(self.before)
+        lines.append(
+            f"{self.before.name} is of {now} now, and was of {was}: the weights of other modules "
+            "are points, and stay. Its share of the course is what [weights] says, as before."
+        )
+        if self.mentions:
+            lines.append(f"Still named, see whether it makes sense: {', '.join(self.mentions)}.")
+        return "\n".join(lines)
+
+
+def _total(plan: Assignment) -> str:
+    """What can be earned."""
+    extra = f" and {plan.extra_points:g} extra" if plan.extra_points else ""
+    return f"{plan.max_score:g}{extra} points"
+
+
+def plan_of(plan: Assignment, module: str, course: Course) -> Removal:
+    """Decide what goes, and try it out in a scratch copy.
+
+    Raises:
+        AssignmentError: there is no such module, it is the only one, or what would be left doesn't
+            fit together: each place is named.
+    """
+    plan.module(module)
+    solution = course.solution(plan.name)
+    names = [f"{module}.py", *_own_files(solution, module)]
+    found = Removal(plan, plan, module, moves=[n for n in names if (solution / n).is_file()])
+    if len(plan.modules) == 1:
+        raise AssignmentError(f"{module} is all that {plan.name} has: remove the assignment.")
+    if users := _importers(plan, module, solution):
+        raise AssignmentError(
+            f"{module} can't be removed: {', '.join(users)} imports it. Remove that first, or "
+            "take the import out."
+        )
+    runs = {run.name for run in plan.runs if run.module == module}
+    for path in _editable(plan, solution):
+        name = path.relative_to(solution).as_posix()
+        before = path.read_text(encoding="utf-8")
+        if name == "assignment.toml":
+            after = cuts.without_tables(before, module)
+        elif name == "notebook.py":
+            after = cuts.without_cells(before, module, runs)
+        else:
+            after = cuts.without_tests(before, module)
+        if name not in found.moves and after != before:
+            found.edits[name] = after
+    _drop_the_idle(found, plan, solution)
+    with tempfile.TemporaryDirectory(prefix="ringside-remove-") as scratch:
+        tried = Course(kit=Path(scratch), root=course.root)
+        shutil.copytree(
+            solution, tried.solution(plan.name), ignore=shutil.ignore_patterns("__pycache__")
+        )
+        _do(found, tried.solution(plan.name))
+        found.after = plans.load(plan.name, tried)
+        try:
+            left = consistency.faults(found.after, tried)
+        except AssignmentError as error:  # a test file looks something up that is gone
+            left = [str(error)]
+        found.mentions = list(_mentions(module, tried.solution(plan.name)))
+    if left:
+        raise AssignmentError(
+            f"Nothing is changed: without {module}, {plan.name} would not fit together. Change "
+            "these places by hand first:\n  " + "\n  ".join(left)
+        )
+    return found
+
+
+def apply(found: Removal, course: Course) -> Path:
+    """Do it; gives the folder in which all is kept as it was.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    solution = course.solution(found.before.name)
+    kept = output_folder.numbered(
+        course.build / "kept" / "removed" / f"{found.before.name}-{found.module}"
+    )
+    with storage.making(kept, solution, otherwise=f"Or work in a copy of {course.kit} (`cp -r`)."):
+        for name in (*found.edits, *found.moves):
+            (kept / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(solution / name, kept / name)
+        _do(found, solution)
+    return kept
+
+
+def _drop_the_idle(found: Removal, plan: Assignment, solution: Path) -> None:
+    """Drop what nothing names any more: helpers of the tests, callers, constants, imports."""
+    before = {
+        path.relative_to(solution).as_posix(): path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted((*solution.glob("*.*"), *solution.glob("*/*.*")))
+    }
+    texts = {name: text for name, text in before.items() if name not in found.moves} | found.edits
+    open_to_it = [*filter(None, [plan.public_tests]), *plan.supplied]
+    words = {name: cuts.words(text) for name, text in texts.items()}
+    once = {name: cuts.words(text) for name, text in before.items()}
+
+    def uses(counts: dict[str, Counter[str]], file: str, word: str) -> int:
+        """How often a word stands where it would be used: nobody imports the tests."""
+        own = file == plan.public_tests
+        return counts[file][word] if own else sum(each[word] for each in counts.values())
+
+    while True:
+        idle = [
+            (name, node, word)
+            for name in open_to_it
+            if name in texts and name.endswith(".py")
+            for node, word in cuts.defined(texts[name])
+            if uses(words, name, word) == 1 and uses(once, name, word) > 1
+        ]
+        if not idle:
+            break
+        name, node, word = idle[0]
+        texts[name] = cuts.without_node(texts[name], node, word)
+        words[name] = cuts.words(texts[name])
+        found.edits[name] = texts[name]
+
+
+def _do(found: Removal, solution: Path) -> None:
+    for name, text in found.edits.items():
+        storage.write(solution / name, text.encode(), mode=0o644)
+    for name in found.moves:
+        (solution / name).unlink()
+
+
+def _own_files(solution: Path, module: str) -> Iterator[str]:
+    yield f"hidden/test_{module}.py"
+    for folder in ("wrong", "right"):
+        for path in sorted((solution / folder).iterdir()) if (solution / folder).is_dir() else ():
+            if path.is_file() and path.stem.partition("__")[0] == module:
+                yield f"{folder}/{path.name}"
+
+
+def _editable(plan: Assignment, solution: Path) -> list[Path]:
+    texts = [solution / name for name in (*plan.supplied, plan.public_tests or "")]
+    found = [solution / "assignment.toml", solution / "notebook.py"]
+    found += [path for path in texts if path.suffix == ".py" and path.is_file()]
+    return found + sorted((solution / "hidden").rglob("*.py"))
+
+
+def _importers(plan: Assignment, module: str, solution: Path) -> list[str]:
+    """Files that can't be imported without the module: modules and what is supplied beside them."""
+    names = [each.filename for each in plan.modules if each.name != module]
+    names += [name for name in plan.supplied if name.endswith(".py")]
+    line = re.compile(rf"(?m)^(?:from|import) +{module}\b")
+    return [name for name in names if line.search((solution / name).read_text(encoding="utf-8"))]
+
+
+def _mentions(module: str, solution: Path) -> Iterator[str]:
+    """Places that name the module: its file, a call, an import, or its name in quotes."""
+    word = re.compile(
+        rf"\b{module}\.(?:py|\w+\()|[`\"']{module}[`\"':]|\b(?:import|from) {module}\b"
+    )
+    for path in sorted((*solution.glob("*.*"), *solution.glob("hidden/*.py"))):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        numbers = [str(number) for number, line in enumerate(lines, 1) if word.search(line)]
+        if numbers:
+            yield f"{path.relative_to(solution).as_posix()}:{','.join(numbers)}"

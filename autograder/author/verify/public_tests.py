@@ -1,0 +1,46 @@
+"""What the public tests say of a submission: by the fork of a process that knows the libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from autograder import scratch
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import Course
+from autograder.grade.suite import nursery
+
+TIMEOUT_S = 300.0
+
+
+def percent(plan: Assignment, module: str, source: str) -> float:
+    """Points of a module's public tests, of those that can run here, in percent.
+
+    Its ranks confine themselves, as a student's do; there is no sandbox around them.
+
+    Raises:
+        AssignmentError: the tests could not be run.
+    """
+    solution, tests = Course.here().solution(plan.name), plan.public_tests or "test_public.py"
+    with scratch.fresh("public-") as folder:
+        for name in (*plan.supplied, tests):
+            shutil.copyfile(solution / name, folder / name)
+        (folder / f"{module}.py").write_text(source, encoding="utf-8")
+        record = folder / "record.json"
+        words = ["-p", "ringside.checking.pytest_plugin", "-q", "-c", os.devnull]
+        words += [f"--rootdir={folder}", "-p", "no:cacheprovider", f"--ringside-modules={module}"]
+        words += [f"--ringside-record={record}", str(folder / tests)]
+        said = nursery.run(words, folder, TIMEOUT_S)
+        return _percent(record, module, said)
+
+
+def _percent(record: Path, module: str, said: str) -> float:
+    try:
+        tests = json.loads(record.read_text(encoding="utf-8"))["tests"]
+    except (OSError, ValueError):
+        sentence = f"the public tests of {module} left no record: {said[-800:]}"
+        raise AssignmentError(sentence) from None
+    possible = sum(test["points"] for test in tests)
+    return round(100 * sum(test["earned"] for test in tests) / possible, 2) if possible else 0.0

@@ -1,1 +1,0 @@
-"""What instructors make: the release, the students' tree, new assignments and courses."""

@@ -1,0 +1,112 @@
+"""The tests of an assignment with their points, public and hidden, as pytest collects them.
+
+    python -m autograder.grade.suite.collected solutions/a03_allreduce   one line of JSON, the last
+
+No test is run. Suites are imported in a process of their own, so that a change of a file counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import Course
+
+__all__ = ["CollectedTest", "of_assignment"]
+
+_KIT = Path(__file__).resolve().parents[3]
+_INI = Path(__file__).with_name("pytest.ini")
+
+
+@dataclass(frozen=True)
+class CollectedTest:
+    """One test, with what its mark says (``ringside.checking.points``)."""
+
+    file: str  # hidden/test_ring.py, or test_public.py
+    name: str
+    module: str  # empty: it has no mark
+    kind: str
+    points: float
+
+    @property
+    def is_hidden(self) -> bool:
+        return self.file.startswith("hidden/")
+
+
+def of_assignment(plan: Assignment, course: Course) -> tuple[CollectedTest, ...]:
+    """All tests of an assignment; none where it has no hidden suite.
+
+    Raises:
+        AssignmentError: a file of tests can't be read.
+    """
+    folder = course.solution(plan.name)
+    if not course.hidden(plan.name).is_dir():
+        return ()
+    stamps = [(p, p.stat()) for p in sorted(folder.rglob("*.py")) if "__pycache__" not in p.parts]
+    state = tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stamps)
+    return _collected(folder, course.kit, plan.public_tests or "", state)
+
+
+@functools.lru_cache(maxsize=32)
+def _collected(
+    folder: Path, kit: Path, public: str, _state: tuple[tuple[str, int, int], ...]
+) -> tuple[CollectedTest, ...]:
+    words = [sys.executable, "-m", "autograder.grade.suite.collected", str(folder), public]
+    paths = (str(kit), str(_KIT), os.environ.get("PYTHONPATH", ""))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd="/")
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()[-900:]
+        raise AssignmentError(f"The tests of {folder.name} can't be read: {said}")
+    return tuple(CollectedTest(**test) for test in json.loads(done.stdout.splitlines()[-1]))
+
+
+class _Collector:
+    """Takes what the marks of the collected tests say."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tests: list[CollectedTest] = []
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.addinivalue_line("markers", "points(number, kind, module, essential): its worth")
+        config.addinivalue_line("markers", "filterwarnings(filter): pytest's own")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            file = item.path.relative_to(self.folder).as_posix()
+            mark = item.get_closest_marker("points")
+            module = str(mark.kwargs.get("module", "")) if mark else ""
+            kind = str(mark.kwargs.get("kind", "")) if mark else ""
+            number = float(mark.args[0]) if mark else 0.0
+            self.tests.append(CollectedTest(file, item.name, module, kind, number))
+
+
+def main(folder: str, public: str = "") -> int:
+    """Print the tests as JSON, in the last line."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the students' plugin isn't asked
+    solution = Path(folder).resolve()
+    sys.path.insert(0, str(solution))  # public tests import what lies beside them
+    collector = _Collector(solution)
+    words: Iterable[str] = map(str, sorted((solution / "hidden").glob("test_*.py")))
+    words = ["--collect-only", "-q", "-c", str(_INI), *words]
+    if public and (solution / public).is_file():
+        words.append(str(solution / public))
+    if status := pytest.main(words, plugins=[collector]):
+        return int(status)
+    print(json.dumps([asdict(test) for test in collector.tests]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

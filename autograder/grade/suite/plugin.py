@@ -1,0 +1,324 @@
+"""The pytest plugin that runs a hidden suite over one submission and writes down the points.
+
+pytest runs trusted and outside; student modules run in the sandboxed ranks of one ``Session``.
+
+    python -m pytest -p autograder.grade.suite.plugin --job JOB.json SUITE/test_ring.py
+
+``JOB.json`` (``SuiteJob``) says where the modules lie and where the record goes. The record is
+written at the end, whole or not at all; without it, whatever the exit status, nothing is graded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import traceback
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autograder.course.course import Course
+from autograder.course.limits import Limits
+from autograder.grade.real_ranks.hash_order import may_depend_on_hashes
+from autograder.grade.suite import whose_fault
+from autograder.grade.suite.calls import Mpi, Ranks
+from autograder.grade.suite.job import SuiteJob, SuiteRecord, TestRecord
+from autograder.grade.suite.reality import RealRanks
+from autograder.sandbox.allowance import Allowance
+from autograder.sandbox.sandbox import Sandbox
+from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
+from ringside.checking import Verdict, cut, noted
+from ringside.checking.essential import hold_to_the_essential
+from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
+from ringside.files import write_atomically
+from ringside.network.bounds import Limits as NetworkLimits
+from ringside.network.processes import of_tree
+from ringside.session.session import Session
+
+VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
+KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
+MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
+_RECORDER = pytest.StashKey["Recorder"]()
+
+
+@pytest.fixture(scope="session")
+def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
+    """Calls into the submission on simulated ranks, sandboxed unless submissions are trusted."""
+    recorder = pytestconfig.stash[_RECORDER]
+    job, record = recorder.job, recorder.record
+    folder, limits = Path(job.folder), job.bounds
+    allowance = Allowance(limits)
+    with contextlib.ExitStack() as stack:
+        if job.sandbox:
+            nursery = _nursery(job, 0)
+            place = stack.enter_context(
+                Sandbox(folder, limits=limits, proc=False)
+                if nursery is None
+                else WarmSandbox(nursery, folder, limits=limits, proc=False)
+            )
+            record.sandbox = place.tier
+            session = Session(
+                folder,
+                launcher=place.popen,  # type: ignore[arg-type]
+                folder_inside=str(place.modules_path),
+                kit_inside=str(place.kit_path),
+                strict=True,
+                limits=network_limits(limits),
+                patience=allowance,
+            )
+        else:
+            record.sandbox = "none (submissions trusted)"
+            session = Session(folder, limits=network_limits(limits), patience=allowance)
+        stack.enter_context(session)
+        if job.sandbox:
+            allowance.watch(place.reading, place.lower_priority)
+        else:
+            allowance.watch(lambda: of_tree(session.process))
+        recorder.ranks = Ranks(session, record, job, allowance)
+        yield recorder.ranks
+
+
+def network_limits(limits: Limits) -> NetworkLimits:
+    """What ranks may make this process hold, in proportion to what they may use themselves.
+
+    It is eight times and more what any reference needs: 33,000 operations in a call and 11 MB.
+    """
+    held_bytes = limits.memory_bytes // 8
+    return NetworkLimits(
+        operations=limits.calls_operations // 2,
+        frame_bytes=held_bytes,
+        held_bytes=held_bytes,
+        result_bytes=limits.result_bytes,
+        decoded_bytes=limits.result_bytes // 2,
+        site_bytes=limits.result_bytes // 4,
+    )
+
+
+@pytest.fixture(scope="session")
+def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
+    """Calls into the submission under a real ``mpiexec``."""
+    job = pytestconfig.stash[_RECORDER].job
+    nursery = _nursery(job, 1)
+    real = RealRanks(
+        Path(job.folder),
+        sandbox=job.sandbox,
+        nursery=nursery,
+        limits=job.bounds,
+        own_hashes=_own_hashes(job),
+    )
+    return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
+
+
+@pytest.fixture(scope="session")
+def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
+    """Calls into the submission on torch.distributed's own gloo."""
+    job = pytestconfig.stash[_RECORDER].job
+    nursery = _nursery(job, 1)
+    real = RealRanks(
+        Path(job.folder),
+        sandbox=job.sandbox,
+        launcher="gloo",
+        nursery=nursery,
+        limits=job.bounds,
+        own_hashes=_own_hashes(job),
+    )
+    return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
+
+
+def _own_hashes(job: SuiteJob) -> bool:
+    """Whether the ranks of this module must not share the seed of their hashes."""
+    source = (Path(job.folder) / f"{job.module}.py").read_text(encoding="utf-8", errors="replace")
+    return may_depend_on_hashes(source)
+
+
+def _reference(suite: Path) -> Path:
+    """The folder of the solution, from a suite's file: ``solutions/NAME/hidden/test_MODULE.py``."""
+    return Course.here().solution(suite.parents[1].name)
+
+
+def _nursery(job: SuiteJob, number: int) -> WarmNursery | None:
+    """The warm nursery for simulated ranks (0) or real ones (1), where one is to be used."""
+    return known.get(job.nurseries[number]) if job.nurseries else None
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers from the course's secret, the test and the module: same on regrade."""
+    return request.config.stash[_RECORDER].job.rng(request.node.name)
+
+
+def _told(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    """An exception for the instructor: what, and where it was raised."""
+    lines = traceback.format_exception_only(excinfo.type, excinfo.value)
+    place = excinfo.traceback[-1]
+    return f"{''.join(lines).strip()[:400]} ({place.path}:{place.lineno + 1})"
+
+
+def _kind(item: pytest.Item) -> str:
+    """What a test's points are for."""
+    marker = item.get_closest_marker("points")
+    return str(marker.kwargs.get("kind")) if marker is not None else ""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--job FILE``."""
+    parser.addoption("--job", required=False, help="JSON file that describes the submission")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the job, and register the marker that carries points."""
+    config.addinivalue_line(
+        "markers", "points(number, kind, module, essential): what a test is worth"
+    )
+    path = config.getoption("--job")
+    if path:
+        job = SuiteJob(**json.loads(Path(path).read_text(encoding="utf-8")))
+        config.stash[_RECORDER] = Recorder(job)
+        config.pluginmanager.register(config.stash[_RECORDER], "ringside-recorder")
+
+
+class Recorder:
+    """Takes the points of one run."""
+
+    def __init__(self, job: SuiteJob) -> None:
+        self.job = job
+        self.record = SuiteRecord(job.module)
+        self.ranks: Ranks | None = None
+        self.fresh_ranks = FreshRanks()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Verification of a wrong module: the test it must fail first, then those of values."""
+        if not self.job.about:
+            return
+        kinds = {item.name: _kind(item) for item in items}
+        kinds[self.job.about] = "asked"
+        order = ("asked",) if self.job.alone else ("asked", "values", "reality")
+        chosen = [item for item in items if kinds[item.name] in order]
+        items[:] = sorted(chosen, key=lambda item: order.index(kinds[item.name]))
+
+    def pytest_runtest_logfinish(self) -> None:
+        """A test has ended; in verification, enough may be known."""
+        failed = [test.kind for test in self.record.tests if test.earned < test.points]
+        if self.job.about and any(kind in VALUES_ONLY for kind in failed):
+            self._session.shouldstop = "a test of values fails: the others would say no more"
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Tests are about to be collected."""
+        self._session = session
+
+    def pytest_runtest_call(self) -> None:
+        """A test begins, its fixtures made."""
+        if self.ranks is not None:
+            self.ranks.begin()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        """Take points and sentence; any error before a call of the submission is ours."""
+        report = yield
+        if call.when == "call":
+            self._note(item, call)
+        elif call.excinfo is not None:
+            self._fault(item.name, call.excinfo)
+        return report
+
+    def _note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        marker = item.get_closest_marker("points")
+        kind = _kind(item)
+        if marker is None or kind not in KINDS:
+            self.record.error = f"{item.name} has no points marker with a known kind"
+            return
+        test = TestRecord(item.name, kind, float(marker.args[0]))
+        test.essential = bool(marker.kwargs.get("essential"))
+        test.seconds = round(call.duration, 3)
+        test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
+        error = call.excinfo.value if call.excinfo is not None else None
+        verdict = self._decided(item, error) if isinstance(error, Verdict) else None
+        if call.excinfo is None or (isinstance(error, Verdict) and verdict is None):
+            test.earned = test.points
+        elif verdict is not None:
+            test.earned = round(test.points * min(1.0, max(0.0, verdict.fraction)), 4)
+            test.message = cut(verdict.sentence, MESSAGE_LIMIT)
+            made = self.ranks.made if self.ranks is not None and kind == "values" else []
+            detail = noted(verdict.detail, [each.result for each in made])
+            test.detail = cut(detail, DETAIL_LIMIT)
+            test.reproduce = cut(verdict.reproduce, MESSAGE_LIMIT)
+        elif target := self._misshapen(item):
+            test.message = f"what came back from {target} has not the form that it must have."
+            self.record.flags.append(
+                f"{item.name} could not read what {target} gave back, where the reference's can "
+                "be read: see whether the module puts something in the place of supplied files."
+            )
+        elif self._data_has_come() and not whose_fault.of_the_machine(call.excinfo.value):
+            test.message = (
+                "the grader could not judge what came back here, so this test earns nothing. "
+                "Your instructor is told, and can see why."
+            )
+            self.record.flags.append(
+                f"{item.name} ended in an error of the grader's own, after the submission's data "
+                f"had come in: {_told(call.excinfo)}. The test earned nothing; see whether the "
+                "module provokes it, and report it if not."
+            )
+        else:
+            test.message = "the grader failed here; this is no fault of the submission."
+            self._fault(item.name, call.excinfo)
+        self.record.tests.append(test)
+
+    def _decided(self, item: pytest.Item, verdict: Verdict) -> Verdict | None:
+        """The verdict that counts, where ranks that have made no call may say another."""
+        ranks = self.ranks
+        if ranks is None or "ranks" not in arguments_of(item) or not ranks.may_keep_something:
+            return verdict
+
+        def again() -> None:
+            with ranks.fresh():
+                run_again(item, self.job.rng(item.name))
+
+        return self.fresh_ranks.decide(verdict, again)
+
+    def _data_has_come(self) -> bool:
+        """Whether the running test has made a call of the submission."""
+        return self.ranks is not None and bool(self.ranks.made)
+
+    def _misshapen(self, item: pytest.Item) -> str:
+        """The target whose answer a test could not read, if that is the submission's fault."""
+        if self.ranks is None or not self.ranks.made:
+            return ""
+        try:
+            reference = _reference(item.path)
+            return whose_fault.misshapen(self.ranks.made, reference)
+        except Exception:  # then it is ours
+            return ""
+
+    def _fault(self, name: str, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        self.record.error = f"{name}: {_told(excinfo)}"
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A suite that can't be read is a fault of ours."""
+        if report.failed:
+            self.record.error = f"the suite cannot be read: {str(report.longrepr)[-600:]}"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the record, whole."""
+        if self.record.ended_by_clock:
+            self.record.flags.append(
+                f"It was ended by the clock ({self.job.bounds.clock_s:g} s), alone on this "
+                "machine too: if other programs kept the machine busy, grade it again."
+            )
+        ran, all_of_them = len(self.record.tests), session.testscollected
+        # What has not run would be stored as a zero. Verification may stop before the end.
+        if not self.record.error and (not ran or (ran < all_of_them and not self.job.about)):
+            self.record.error = (
+                f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
+            )
+        for test in self.record.tests:
+            test.uncut, test.uncut_message = test.earned, test.message
+        if not self.job.about:
+            hold_to_the_essential(self.record.tests)
+        content = json.dumps(asdict(self.record), allow_nan=False)
+        write_atomically(Path(self.job.record), content.encode())

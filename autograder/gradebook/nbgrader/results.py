@@ -1,0 +1,269 @@
+"""What `nbgrader autograde` writes: outputs of the grade cells, the gradebook, the record.
+
+nbgrader reads a grade cell's first ``execute_result`` as its score; no output, text, a negative
+number and NaN are full marks, more than the maximum fails the submission. So each grade cell gets
+one escaped table as ``display_data``, then one finite, clamped number.
+
+A fault of ours raises: nbgrader keeps the grade that was there before, and a first grade waits.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from dataclasses import asdict
+from typing import Any
+
+import nbgrader.api
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
+
+from autograder import notebooks
+from autograder.collect import cluster_run
+from autograder.collect.rebuild import Rebuilt, modules_of, release_notebook
+from autograder.course import applied_tables as told
+from autograder.course import assignment as plans
+from autograder.course import decisions
+from autograder.course.assignment import Assignment, ModuleSpec
+from autograder.course.course import Course
+from autograder.grade import fault_causes, pipeline
+from autograder.grade.outcome import Outcome, clamp
+from autograder.gradebook.nbgrader import applied_decisions, grades, grading_record
+from autograder.gradebook.report import cell_tables
+from autograder.publish.build import cell_points
+
+MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
+
+# nbgrader opens the gradebook eight times for a submission, each time with an engine that has yet
+# to compile all its statements: a third of the time. An engine stays of use after it is disposed.
+nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
+
+
+def grade_now(course: Course) -> pipeline.Grader:
+    """The real grader, asked for when it is needed: a stored result needs no sandbox."""
+    return lambda *words: pipeline.suite_grader(course)(*words)
+
+
+class GraderFailed(RuntimeError):
+    """A submission that was not graded, by a fault of ours; the message has the cause."""
+
+
+class OneCause(logging.Filter):
+    """One line of each cause in nbgrader's log, which has a traceback for each submission."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._causes: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        mark = f"{GraderFailed.__name__}: "
+        if mark not in text or not text.startswith("Traceback"):
+            return True
+        cause = text.rpartition(mark)[2].strip()
+        record.msg, record.args = cause, ()
+        known = fault_causes.TRIES.sub("", cause)  # only the first of many is tried anew
+        is_new = known not in self._causes
+        self._causes.add(known)
+        return is_new
+
+
+class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
+    """Writes each grade cell's outputs from the stored result, grading first where it is new."""
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        course = Course.of_root(self.parent.parent.coursedir.root)
+        plan = plans.load(resources["nbgrader"]["assignment"], course)
+        student = resources["nbgrader"]["student"]
+        outcome = self._outcome(plan, student, course, nb)
+        if outcome.status == "grader_error":
+            grades.ask_for_a_person(course, plan.name, student)
+            raise GraderFailed(outcome.message)  # nbgrader records a failure, not a zero
+        kept = nb.metadata.get(MARK, {}).get("runs")
+        outcome.runs = (
+            [cluster_run.of_record(run) for run in kept]
+            if kept
+            else cluster_run.check_all(
+                plan, course.submitted(student, plan.name), outcome.modules, course
+            )
+        )
+        runs = {run.name: run for run in outcome.runs}
+        for cell in nb.cells:
+            write_outputs(plan, cell, outcome, runs)
+        nb.metadata[MARK] = {
+            "student": student,
+            "assignment": plan.name,
+            # As one text: nbformat indents, which Python's fast JSON writer can't.
+            "outcome": json.dumps(asdict(outcome)),
+        }
+        return nb, resources
+
+    def _outcome(self, plan: Assignment, student: str, course: Course, nb: NotebookNode) -> Outcome:
+        mark = nb.metadata.get(MARK, {})
+        if mark.get("rejected"):
+            return Outcome(student, "rejected", message=mark["rejected"], notes=mark["notes"])
+        release = release_notebook(plan, course.release(plan.name))
+        modules, untouched = modules_of(plan, nb, release)
+        for name in mark.get("absent", ()):
+            modules.pop(name, None)
+        rebuilt = Rebuilt(
+            modules,
+            tuple(name for name in untouched if name in modules),
+            list(mark.get("notes", [])),
+            list(mark.get("intake", [])),
+        )
+        session = pipeline.GradingSession(plan, course, grade_now(course), jobs=pipeline.cores())
+        return session.outcome(student, rebuilt)
+
+
+def write_outputs(
+    plan: Assignment,
+    cell: NotebookNode,
+    outcome: Outcome,
+    runs: dict[str, cluster_run.RunCheck],
+) -> None:
+    """Give one code cell the outputs that its grade is read from; other outputs are removed."""
+    if cell.cell_type != "code":
+        return
+    cell.outputs, cell.execution_count = [], None
+    marks = notebooks.marks(cell)
+    if not marks.get("grade"):
+        return
+    grade_id = marks["grade_id"]
+    module = _module_of(plan, grade_id)
+    if module is not None:
+        points = min(outcome.points(module), cell_points(module))
+        table = cell_tables.module_table(module, outcome)
+    elif grade_id in runs:
+        points, table = runs[grade_id].points, cell_tables.run_table(runs[grade_id])
+    else:
+        points, table = 0.0, "<p>Nothing grades this cell.</p>"
+    points = clamp(points, float(marks["points"]))
+    cell.execution_count = 1
+    cell.outputs = [notebooks.display(table, "(a table of tests)"), notebooks.number(points)]
+
+
+def _module_of(plan: Assignment, grade_id: str) -> ModuleSpec | None:
+    for module in plan.modules:
+        if grade_id == f"check_{module.name}":
+            return module
+    return None
+
+
+class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
+    """nbgrader's step in one transaction, where it commits after each cell; then extra modules.
+
+    These are nbgrader's extra credit: a grade cell of 0 points leaves the assignment's maximum as
+    it is. nbgrader keeps extra credit over re-autograding, so it is written each time; where a
+    person has set the cell's manual score, or other extra credit than ours, the cell is theirs.
+    """
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        names = resources["nbgrader"]
+        self.notebook_id, self.assignment_id = names["notebook"], names["assignment"]
+        self.student_id = names["student"]
+        with Gradebook(names["db_url"]) as self.gradebook:
+            session = self.gradebook.db
+            commit, session.commit = session.commit, session.flush
+            course = Course.of_root(self.parent.parent.coursedir.root)
+            plan = plans.load(self.assignment_id, course)
+            submission = self.gradebook.find_submission(plan.name, self.student_id)
+            applied_decisions.lift(self.gradebook, plan, submission)
+            seen = self._seen(course, plan, submission)
+            nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
+            outcome = outcome_of(nb)
+            self._save_extra_credit(plan, outcome)
+            self._ask_for_a_person(outcome)
+            for grade, points in seen:
+                if grade.auto_score == points:
+                    grade.needs_manual_grade = False
+            own = decisions.of_student(decisions.read(course, plan), self.student_id)
+            applied_decisions.lay(self.gradebook, plan, submission, own)
+            commit()
+        return nb, resources
+
+    def _ask_for_a_person(self, outcome: Outcome) -> None:
+        """A run that a person is to judge has no points yet, and no zero."""
+        for run in outcome.runs:
+            if run.waits:
+                grade = self.gradebook.find_grade(
+                    run.name, self.notebook_id, self.assignment_id, self.student_id
+                )
+                grade.auto_score = None
+                if grade.manual_score is None:
+                    grade.needs_manual_grade = True
+
+    def _seen(self, course: Course, plan: Assignment, submission: Any) -> list[tuple[Any, Any]]:
+        """What a person has graded, with the suite's points that they saw beside their own.
+
+        nbgrader asks for a second look at all that has a manual score. Where neither the submission
+        nor the suite's points are others, there is nothing to look at.
+        """
+        record = grading_record.read(course, plan.name, self.student_id)
+        notebook = course.submitted(self.student_id, plan.name) / plan.notebook
+        if record is None or record.submission != grading_record.submission_hash(notebook):
+            return []
+        return [
+            (grade, grade.auto_score)
+            for each in submission.notebooks
+            for grade in each.grades
+            if grade.manual_score is not None and not grade.needs_manual_grade
+        ]
+
+    def _save_extra_credit(self, plan: Assignment, outcome: Outcome) -> None:
+        notes = told.read(self.gradebook)
+        for module in plan.modules:
+            if not module.extra:
+                continue
+            key = (f"{plan.name}/check_{module.name}/suite", self.student_id)
+            grade = self.gradebook.find_grade(
+                f"check_{module.name}", self.notebook_id, self.assignment_id, self.student_id
+            )
+            ours = key not in notes or notes[key] == f"{grade.extra_credit}"
+            if grade.manual_score is None and ours:
+                grade.extra_credit = clamp(outcome.points(module), module.weight)
+                told.write(self.gradebook, key, f"{grade.extra_credit}")
+
+
+class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
+    """Keeps what was given and why, after all else is in the gradebook; see ``graded``."""
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        course = Course.of_root(self.parent.parent.coursedir.root)
+        plan = plans.load(resources["nbgrader"]["assignment"], course)
+        outcome = outcome_of(nb)
+        notebook = course.submitted(outcome.student, plan.name) / plan.notebook
+        grading_record.write(course, plan.name, grading_record.record_of(plan, outcome, notebook))
+        self._say_which_pages_are_old(course, plan, outcome.student)
+        return nb, resources
+
+    def _say_which_pages_are_old(self, course: Course, plan: Assignment, student: str) -> None:
+        """Once a run: nbgrader's autograde makes no pages."""
+        told = getattr(self, "_told", False)
+        if not told and (course.feedback(student, plan.name) / f"{plan.name}.html").is_file():
+            self._told = True
+            self.log.warning(
+                "There are feedback pages of %s from before: `nbgrader generate_feedback %s` "
+                "renews those whose grade has changed; where feedback was released, "
+                "`nbgrader release_feedback %s` releases them again.",
+                *[plan.name] * 3,
+            )
+
+
+def outcome_of(nb: NotebookNode) -> Outcome:
+    """The outcome that WriteResults left in an autograded notebook."""
+    stored = json.loads(nb.metadata[MARK]["outcome"])
+    runs = stored.get("runs") or list(nb.metadata[MARK].get("runs", {}).values())
+    changed = {
+        "untouched": tuple(stored["untouched"]),
+        "runs": [cluster_run.of_record(run) for run in runs],
+    }
+    return Outcome(**{**stored, **changed})

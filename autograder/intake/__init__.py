@@ -1,1 +1,0 @@
-"""What learning platforms give for a class, taken as it comes."""

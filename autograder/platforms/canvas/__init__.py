@@ -1,0 +1,1 @@
+"""Canvas: its list of submissions, and its gradebook's file."""

@@ -1,0 +1,1 @@
+"""Moodle: its grading worksheet, and files for its gradebook."""

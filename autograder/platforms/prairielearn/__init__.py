@@ -1,0 +1,1 @@
+"""PrairieLearn: a question, and what its external grader runs."""

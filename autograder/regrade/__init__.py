@@ -1,1 +1,0 @@
-"""Grading again after a suite was mended."""

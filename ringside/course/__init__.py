@@ -1,0 +1,1 @@
+"""The course around the toolkit: predictions, lectures, the handout, the hand-in, the term."""

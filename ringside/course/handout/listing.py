@@ -1,0 +1,100 @@
+"""Which assignments students get now: those that the term lists and whose date has come.
+
+    course.toml has lines below [released]   those; a date in the future, or "not yet": not yet
+    it has none, and the tree is the kit     those of solutions/handed_out.txt
+    the tree has no such file                all that are there: a students' tree, chosen before
+
+Whatever else lies in assignments/ is a draft, and nobody gets it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.course.term import Term, shown
+
+__all__ = ["KIT_LIST", "Listing", "listing"]
+
+KIT_LIST = "solutions/handed_out.txt"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What becomes of each assignment that is there.
+
+    Attributes:
+        given: students get these.
+        later: the term lists these for a moment that hasn't come, or "not yet": None.
+        unlisted: nobody gets these.
+        source: the file that decides.
+    """
+
+    given: tuple[str, ...]
+    later: Mapping[str, datetime.datetime | None]
+    unlisted: tuple[str, ...]
+    source: Path | None
+
+    @property
+    def sentence(self) -> str:
+        """All of it for the instructor; units stand for assignments that are handed out.
+
+        >>> due = datetime.datetime(2026, 10, 12, tzinfo=datetime.UTC)
+        >>> Listing(("a01_first_ranks",), {"a07_sharding": due}, ("a15_bcast",), None).sentence
+        'In the handout: a01; not yet: a07 (Mon 12 Oct 2026, 00:00 UTC); not listed: a15_bcast.'
+        """
+        numbers = [name.partition("_")[0] for name in self.given]
+        unique = len(set(numbers)) == len(numbers)
+        parts = [f"In the handout: {', '.join(numbers if unique else self.given) or 'none'}"]
+        if self.later:
+            dates = (
+                f"{name.partition('_')[0]} ({shown(moment) if moment else 'no date yet'})"
+                for name, moment in self.later.items()
+            )
+            parts.append(f"not yet: {', '.join(dates)}")
+        if self.unlisted:
+            parts.append(f"not listed: {', '.join(self.unlisted)}")
+        return "; ".join(parts) + "."
+
+
+def listing(
+    there: Iterable[str],
+    term: Term | None,
+    tree: Path,
+    *,
+    also_future: bool = False,
+    now: datetime.datetime | None = None,
+) -> Listing:
+    """Divide the assignments that are there.
+
+    Args:
+        tree: the kit, or a students' tree.
+        also_future: what the term lists for later is handed out now.
+        now: default: the clock's.
+    """
+    names = sorted(there)
+    if term is not None and term.listed:
+        now = now or datetime.datetime.now(datetime.UTC)
+        dates = {name: term.released.get(name) for name in names if name in term.listed}
+        later = {
+            name: moment
+            for name, moment in dates.items()
+            if not also_future and (moment is None or moment > now)
+        }
+        given = tuple(name for name in dates if name not in later)
+        unlisted = tuple(name for name in names if name not in dates)
+        return Listing(given, later, unlisted, term.path)
+    kits = _of_kit(tree / KIT_LIST)
+    given = tuple(name for name in names if kits is None or name in kits)
+    unlisted = tuple(name for name in names if name not in given)
+    return Listing(given, {}, unlisted, None if kits is None else tree / KIT_LIST)
+
+
+def _of_kit(path: Path) -> set[str] | None:
+    """The names in the kit's list; None where there is no such file."""
+    if not path.is_file():
+        return None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}

@@ -1,0 +1,156 @@
+"""The command that executes and checks lectures, and makes slides and pages of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ringside.course import term
+from ringside.course.lectures import api, page_spoilers, term_calendar
+from ringside.course.lectures.build import build, problems, read, untyped
+from ringside.course.lectures.handout import Handout
+from ringside.course.lectures.lecture import Lecture, LectureError, find
+from ringside.course.lectures.site import site
+from ringside.course.lectures.slides import renew
+from ringside.course.lectures.spoilers import given_away
+from ringside.course.lectures.tagged_parts import missing
+from ringside.course.predictions import students
+from ringside.course.term import Term
+from ringside.output_folder import FolderError
+from ringside.progress import waiting
+from ringside.toml_tables import TableError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what was asked; 0: done, 1: a lecture is wrong or stale, 2: asked wrongly."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ringside.course.lectures",
+        description="Execute the lectures' text sources into notebooks, find stale ones, and make "
+        "slides and the course's pages of what is executed; api writes docs/api.md.",
+        epilog="example: python -m ringside.course.lectures build 03_allreduce",
+    )
+    parser.add_argument("action", choices=["build", "check", "slides", "site", "api"])
+    parser.add_argument("names", nargs="*", help="lectures by name or number; all if none is given")
+    parser.add_argument("--folder", type=Path, default=Path("lectures"), help="default: lectures")
+    parser.add_argument("--force", action="store_true", help="build: also what is up to date")
+    parser.add_argument("--out", type=Path, default=Path("build"), help="slides, site: where to")
+    parser.add_argument(
+        "--course",
+        type=Path,
+        metavar="FOLDER",
+        help="site: a course, whose course.toml has the term's dates (or RINGSIDE_COURSE)",
+    )
+    parser.add_argument(
+        "--also-future",
+        action="store_true",
+        help="site: also the assignments that course.toml releases later",
+    )
+    asked = parser.parse_intermixed_args(arguments)
+    if asked.action == "api":
+        return write_api(asked.folder.parent / "docs" / "api.md")
+    try:
+        lectures = find(asked.folder, asked.names)
+        if not lectures:
+            raise LectureError(f"no lectures in {asked.folder}: start in the tree's root.")
+    except LectureError as error:
+        print(f"LectureError: {error}", file=sys.stderr)
+        return 2
+    if asked.action in ("slides", "site"):
+        return present(lectures, asked)
+    failed = False
+    for lecture in lectures:
+        try:
+            failed |= not act(lecture, asked)
+        except LectureError as error:
+            print(f"LectureError: {error}", file=sys.stderr)
+            failed = True
+    return 1 if failed else 0
+
+
+def write_api(path: Path) -> int:
+    """Write the page of public names."""
+    try:
+        path.write_text(api.page(), encoding="utf-8")
+    except OSError as error:
+        print(f"{path}: {error.strerror}: start in the tree's root.", file=sys.stderr)
+        return 2
+    print(path)
+    return 0
+
+
+def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
+    """Make slides, or the pages and slides; nothing is executed."""
+    notebooks = [lecture.notebook for lecture in lectures]
+    try:
+        tree = lectures[0].tree
+        dates = the_term(asked.course, tree) if asked.action == "site" else None
+        for sentence in term_calendar.out_of_order(dates) if dates else ():
+            print(sentence, file=sys.stderr)
+        with waiting(f"making the {'slides' if asked.action == 'slides' else 'pages and slides'}"):
+            if asked.action == "slides":
+                talks = [Handout(path, is_lecture=True) for path in notebooks]
+                made = renew(talks, asked.out / "slides", whole=not asked.names)
+            else:
+                made = [site(tree, notebooks, asked.out, dates, also_future=asked.also_future)]
+    except LectureError as error:
+        print(f"LectureError: {error}", file=sys.stderr)
+        return 1
+    except (FolderError, TableError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    for path in made:
+        print(path)
+    return 0
+
+
+def the_term(course: Path | None, tree: Path) -> Term | None:
+    """What a course's file says of its term; nothing where no course has dates.
+
+    Raises:
+        TableError: the course that was asked for has no dates, or its file holds something else.
+    """
+    given = os.environ.get("RINGSIDE_COURSE")
+    path = (course or Path(given or "")) / term.FILE
+    if course is None and not (given and path.is_file()):
+        return None
+    if not path.is_file():
+        raise TableError(f"{path} is missing: --course names a folder that holds one.")
+    names = [each.parent.name for each in tree.glob("assignments/*/a*.ipynb")]
+    found = term.read(path, names)
+    if course is not None and not found.has_dates:
+        raise TableError(f"{path} has no dates: write some below [units], [released] or [due].")
+    return found if found.has_dates else None
+
+
+def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
+    """Do what was asked for one lecture; return whether all is well with it."""
+    if asked.action == "build":
+        with waiting(f"executing {lecture.name}"):
+            done = build(lecture, force=asked.force)
+        print(f"{lecture.name}: {'executed' if done else 'up to date'}")
+        return True
+    stale = problems(lecture)
+    for problem in stale:
+        command = f"python -m ringside.course.lectures build {lecture.name}"
+        print(f"{lecture.name}: {problem} Run: {command}")
+    if not stale:
+        print(f"{lecture.name}: up to date")
+    source = read(lecture)
+    executed = untyped("nbformat").read(lecture.notebook, 4) if lecture.notebook.is_file() else None
+    if executed:
+        executed.cells = cells = page_spoilers.with_outputs(read(lecture).cells, executed.cells)
+    lacking = missing(source, executed or source)
+    if executed:
+        lacking += given_away(cells)
+        lacking += page_spoilers.early(cells)
+        lacking += students.lacking(cells)
+    for words in lacking:
+        print(f"{lecture.source.name}: {words} CONTRIBUTING.md says what a lecture has.")
+    return not stale and not lacking
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

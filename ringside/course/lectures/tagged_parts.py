@@ -1,0 +1,208 @@
+"""The parts that every lecture has, found by the tags of its cells.
+
+    aims, prerequisites, problem, derivation        from what you will be able to do to the formula
+    ranks, figure, limits, systems, corrected       run, seen, where it breaks, how it was done
+    question (five), reading                        worked answers, full citations
+
+CONTRIBUTING.md says what each of them holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from ringside.course.lectures.build import Notebook
+from ringside.course.predictions.in_notebook import (
+    CHECKED,
+    guessed_in,
+    has_tag,
+    is_heading,
+    is_notes,
+    wrong_prompts,
+)
+
+RUNS = re.compile(r"\bringside\.(run|replay|trace_torch)\(|^%%ranks\b", re.MULTILINE)
+CITATION = re.compile(r"\[(\d+(?:, ?\d+)*)\](?!\()")
+NO_CITATIONS = re.compile(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", re.DOTALL)
+QUESTIONS = 5
+
+
+def missing(source: Notebook, executed: Notebook) -> list[str]:
+    """Return what a lecture lacks of the parts that every lecture has, one sentence each.
+
+    Args:
+        source: the lecture as its text has it.
+        executed: the same with outputs.
+    """
+    cells = list(source.cells)
+    found = [*headings(cells), *order(cells), *questions(cells), *reading(cells)]
+    found += [*wrong_prompts(cells), *notes(cells)]
+    for tag, (kind, most, is_wrong) in PARTS.items():
+        places = tagged(cells, tag)
+        if not places:
+            found.append(f"no cell has the tag {tag!r}.")
+        if most and len(places) > most:
+            found.append(f"{len(places)} cells have the tag {tag!r}: it belongs on {most}.")
+        for place in places:
+            if kind and cells[place].cell_type != kind:
+                found.append(f"cell {place} ({tag}) is not a {kind} cell.")
+            elif words := is_wrong(cells, place):
+                found.append(f"cell {place} ({tag}) {words}.")
+    for place in tagged(cells, "figure"):
+        if place < len(executed.cells) and not shows_picture(executed.cells[place]):
+            found.append(f"cell {place} (figure) shows no picture.")
+    return found
+
+
+def tagged(cells: Sequence[Notebook], tag: str) -> list[int]:
+    """Return the places of the cells with a tag."""
+    return [place for place, one in enumerate(cells) if tag in one.metadata.get("tags", [])]
+
+
+def section(cells: Sequence[Notebook], place: int) -> str:
+    """Return the prose from a cell to the end of its section."""
+    text = cells[place].source
+    for one in cells[place + 1 :]:
+        if one.source.startswith("## "):
+            break
+        if one.cell_type == "markdown":
+            text += "\n\n" + one.source
+    return str(text)
+
+
+def cited(text: str) -> set[int]:
+    """Return the numbers of the references that a text cites."""
+    groups = CITATION.findall(NO_CITATIONS.sub(" ", text))
+    return {int(number) for group in groups for number in group.split(",")}
+
+
+def shows_picture(cell: Notebook) -> bool:
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        if "image/png" in data or re.search("<svg|<img", data.get("text/html", "")):
+            return True
+    return False
+
+
+def aims(cells: Sequence[Notebook], place: int) -> str:
+    text = cells[place].source
+    if place > 2:
+        return "is not among the first three"
+    if "you can" not in text or len(re.findall(r"^[-*] ", text, re.MULTILINE)) < 3:
+        return 'has no "you can" with a list of at least 3'
+    return ""
+
+
+def problem(cells: Sequence[Notebook], place: int) -> str:
+    return "" if cells[place].source.startswith("## ") else "opens no section, ## ..."
+
+
+def derivation(cells: Sequence[Notebook], place: int) -> str:
+    return "" if "$$" in section(cells, place) else "has no formula in $$...$$, nor its section"
+
+
+def ranks(cells: Sequence[Notebook], place: int) -> str:
+    return "" if RUNS.search(cells[place].source) else "runs nothing on ranks"
+
+
+def systems(cells: Sequence[Notebook], place: int) -> str:
+    one = cells[place]
+    if one.cell_type == "code":
+        below = [each.source for each in cells[place:] if has_tag(each, CHECKED)]
+        is_checked = any("assert" in code for code in [one.source, *below])
+        return "" if is_checked else "asserts no prediction, nor does a checked cell below"
+    return "" if cited(one.source) else "cites no reference, [n]"
+
+
+def corrected(cells: Sequence[Notebook], place: int) -> str:
+    text = cells[place].source
+    if "|---" not in text and "> **Corrected.**" not in text:
+        return "has neither a table nor > **Corrected.**"
+    return "" if cited(text) else "cites no reference, [n]"
+
+
+def anything(cells: Sequence[Notebook], place: int) -> str:
+    return ""
+
+
+# tag -> kind of cell, how many at most (0: any number), what is wrong with one
+PARTS: dict[str, tuple[str, int, Callable[[Sequence[Notebook], int], str]]] = {
+    "aims": ("markdown", 1, aims),
+    "prerequisites": ("markdown", 0, anything),
+    "problem": ("markdown", 0, problem),
+    "derivation": ("markdown", 0, derivation),
+    "ranks": ("code", 0, ranks),
+    "figure": ("code", 1, anything),
+    "limits": ("markdown", 0, anything),
+    "systems": ("", 0, systems),
+    "corrected": ("markdown", 0, corrected),
+    "question": ("markdown", QUESTIONS, anything),
+    "reading": ("markdown", 1, anything),
+}
+
+
+def headings(cells: Sequence[Notebook]) -> Iterator[str]:
+    """Yield what is wrong with the title and the sections."""
+    prose = "\n".join(one.source for one in cells if one.cell_type == "markdown")
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", NO_CITATIONS.sub("", prose), re.M)]
+    if not cells[0].source.startswith("# ") or levels.count(1) != 1:
+        yield "the first cell, and it alone, begins with the title, # Lecture N: ..."
+    if any(level > 3 for level in levels):
+        yield "a heading is smaller than ###."
+
+
+def order(cells: Sequence[Notebook]) -> Iterator[str]:
+    """Yield which parts stand before what they follow from."""
+    names = ("aims", "prerequisites", "problem", "derivation", "question", "reading")
+    places = [(tagged(cells, name)[:1], name) for name in names]
+    known = [(place[0], name) for place, name in places if place]
+    for (earlier, before), (later, after) in pairwise(known):
+        if later < earlier:
+            yield f"{after} (cell {later}) stands before {before} (cell {earlier})."
+
+
+def questions(cells: Sequence[Notebook]) -> Iterator[str]:
+    """Yield what is wrong with the five questions."""
+    places = tagged(cells, "question")
+    if len(places) != QUESTIONS:
+        yield f"{len(places)} cells have the tag 'question', not {QUESTIONS}."
+    for number, (place, end) in enumerate(pairwise([*places, len(cells)]), 1):
+        if f"**Question {number}.**" not in cells[place].source:
+            yield f"cell {place} does not begin with **Question {number}.**"
+        if not re.search(
+            r"<details><summary>Answer</summary>\n\n.+</details>", cells[place].source, re.S
+        ):
+            yield f"cell {place} has no answer in <details><summary>Answer</summary>, blank line."
+        below = [one.source for one in cells[place:end] if one.cell_type == "code"]
+        if not any("assert" in code for code in below):
+            yield f"nothing below question {number} (cell {place}) asserts its answer."
+
+
+def notes(cells: Sequence[Notebook]) -> Iterator[str]:
+    """Yield what is wrong with the teachers' notes, which every lecture with prompts has."""
+    places = [place for place, one in enumerate(cells) if is_notes(one)]
+    for place in places:
+        if cells[place].cell_type != "markdown" or is_heading(cells[place]):
+            yield f"cell {place} (notes) is not prose without a heading."
+    told = "\n".join(cells[place].source for place in places)
+    if any(guessed_in(one) for one in cells) and not re.search(r"\bminutes?\b", told):
+        yield "no cell of slide type notes tells the teacher how many minutes a part takes."
+
+
+def reading(cells: Sequence[Notebook]) -> Iterator[str]:
+    """Yield what is wrong with the references."""
+    places = tagged(cells, "reading")
+    if places != [len(cells) - 1]:
+        yield "the last cell, and it alone, has the tag 'reading'."
+        return
+    *rest, last = [one.source for one in cells if one.cell_type == "markdown"]
+    listed = {int(number) for number in re.findall(r"^(\d+)\. ", last, re.MULTILINE)}
+    used = cited("\n\n".join(rest))
+    if not last.startswith("## References") or "Read next" not in last:
+        yield 'the last cell has no "## References" or no "Read next".'
+    if used - listed:
+        yield f"cited but not listed: {sorted(used - listed)}."
+    if listed - used:
+        yield f"listed but not cited: {sorted(listed - used)}."

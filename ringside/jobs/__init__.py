@@ -1,0 +1,1 @@
+"""Programs on real ranks, here and on clusters: launched, recorded, measured, examined."""

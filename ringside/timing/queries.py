@@ -1,0 +1,237 @@
+"""Calls that observe time, live only: Wtime, Test, Waitany, Probe, and receives from anybody.
+
+pend      the question stands on the engine's heap, where its rank has come to it
+happened  something happens at a rank: its question looks again then
+sent      a message is posted: the receives from anybody that could take it look again, too
+ask       the heap has come to it: it is answered, or waits on, or (a poll) fails
+release   nothing can change any more: a poll that was withheld fails
+
+A rank has at most one question of its own, since it waits for the answer, but any number of
+receives from anybody. Those of one communicator and tag could take the same messages, and the first
+of them comes first: so only that one is on the heap, and the others wait in a row behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from ringside.timing.engine_state import Flight, Thread
+from ringside.trace import Kind, Op
+
+MAX_RELEASED_POLLS = 50
+ANY_TAG = -1
+QUESTION = 3  # phase of the engine's heap
+
+
+@dataclass
+class Query:
+    """A call of a live rank that observes time: it waits for the engine's answer."""
+
+    rank: int
+    op: int
+    kind: str  # "wtime" | "test" | "wait" | "probe" | "wildcard"
+    requests: tuple[int, ...] = ()
+    how: int = 0
+    blocking: bool = False
+    key: Any = None  # which poll this is, among the rank's failed ones
+    probe: tuple[int, int, int] = (0, -1, -1)  # communicator, source, tag
+    place: tuple[str, int] = ("", 0)  # of a wildcard: communicator and tag
+    posted: int = 0
+    due: int = -1  # of a wildcard: its next event on the heap; -1: there is none
+    withheld: bool = False
+    asked: bool = False
+
+
+class Answer(NamedTuple):
+    """What the engine found out: for a query its value, for a wildcard the message it takes."""
+
+    query: Query
+    value: Any  # wtime: picoseconds; test and wait: request numbers or None; else message or None
+
+
+class Questions:
+    """The open questions of all ranks.
+
+    Args:
+        threads, messages, heap: the engine's own, which it goes on changing.
+        poll_ps: what a poll that fails takes.
+        candidates: see the engine.
+        choose: which of several candidates of one instant is taken.
+    """
+
+    def __init__(
+        self,
+        threads: list[Thread],
+        messages: dict[Any, Flight],
+        heap: list[tuple[int, int, int, int, int, Any]],
+        poll_ps: int,
+        candidates: Callable[[Query], list[int]] | None,
+        choose: Callable[[int], int],
+    ) -> None:
+        self._threads = threads
+        self._messages = messages
+        self._heap = heap
+        self._poll_ps = poll_ps
+        self._candidates = candidates
+        self._choose = choose
+        self._own: list[Query | None] = [None] * len(threads)
+        self._wildcards: list[dict[tuple[str, int], deque[Query]]] = [{} for _ in threads]
+        self._posted: list[list[int]] = [[] for _ in threads]  # when messages for a rank were sent
+        self._released = 0
+        self._num_due = 0
+
+    def pend(self, query: Query, time: int) -> None:
+        """Put a question on the heap, or a receive behind others for the same."""
+        if query.kind != "wildcard":
+            self._own[query.rank] = query
+            self._due(query, time)
+            return
+        row = self._wildcards[query.rank].setdefault(query.place, deque())
+        row.append(query)
+        if row[0] is query:
+            self._due(query, time)
+
+    def happened(self, rank: int, time: int, now: int) -> None:
+        """Something happens at ``rank`` at ``time``: its own question looks again then."""
+        query = self._own[rank]
+        if query is not None:
+            self._due(query, max(time, query.posted, now))
+
+    def sent(self, rank: int, comm: str, tag: int, time: int, now: int) -> None:
+        """A message for ``rank`` is posted at ``time``."""
+        self.happened(rank, time, now)
+        heappush(self._posted[rank], time)
+        rows = self._wildcards[rank]
+        if rows:
+            for place in ((comm, tag), (comm, ANY_TAG)):
+                if place in rows:
+                    first = rows[place][0]
+                    self._due(first, max(time, first.posted, now))
+
+    def _due(self, query: Query, time: int) -> None:
+        # A wildcard that looks sees when it should look next, so its earliest event is enough. A
+        # poll's look may end it: all that happens to it has an event.
+        if query.kind == "wildcard":
+            if 0 <= query.due <= time:
+                return
+            query.due = time
+        self._num_due += 1
+        heappush(self._heap, (time, QUESTION, query.rank, query.op, self._num_due, query))
+
+    def ask(self, query: Query, now: int) -> Answer | None:
+        """Answer a question whose time has come, or let it wait on."""
+        query.due = -1
+        answer = self._look(query, now)
+        if answer is not None:
+            self._released = 0
+        return answer
+
+    def release(self, now: int) -> Answer | None:
+        """Nothing can change any more: the earliest withheld poll fails, but not for ever."""
+        polls = [query for query in self._own if query is not None and query.withheld]
+        if not polls or self._released >= MAX_RELEASED_POLLS:
+            return None
+        query = min(polls, key=lambda q: (self._threads[q.rank].clock, q.rank))
+        self._released += 1
+        return self._fail(query, self._threads[query.rank].clock + self._poll_ps, now)
+
+    def _look(self, query: Query, now: int) -> Answer | None:
+        if not self._is_open(query):
+            return None
+        if query.kind in ("wildcard", "probe"):
+            return self._look_for_message(query, now)
+        thread = self._threads[query.rank]
+        # Asked again with nothing between, time must pass or loops never end.
+        if query.kind == "wtime":
+            repeated = query.key in thread.failed
+            answer = self._answer(query, now, now + (self._poll_ps if repeated else 0), now)
+            thread.failed.add(query.key)
+            return answer
+        done = [n for n in query.requests if 0 <= thread.requests[n].done <= now]
+        enough = len(done) == len(query.requests) if query.how == 0 else bool(done)
+        if enough or not query.requests:
+            if query.how == 1 and done:
+                first = min(done, key=lambda n: (thread.requests[n].done, query.requests.index(n)))
+                done = [first]
+            return self._answer(query, done, now, now)
+        later = [thread.requests[n].done for n in query.requests if thread.requests[n].done > now]
+        return self._not_yet(query, min(later, default=None), now)
+
+    def _is_open(self, query: Query) -> bool:
+        """Whether a question still waits, and is the first of its row."""
+        if query.kind != "wildcard":
+            return self._own[query.rank] is query
+        row = self._wildcards[query.rank].get(query.place)
+        return bool(row) and row[0] is query  # type: ignore[index]
+
+    def _look_for_message(self, query: Query, now: int) -> Answer | None:
+        assert self._candidates is not None
+        found, later = [], []
+        for number in self._candidates(query):
+            message = self._messages.get(number)
+            if message is None or message.posted < 0:
+                continue
+            if message.posted <= now:
+                found.append((message.posted, message.source, message.index, number))
+            else:
+                later.append(message.posted)
+        if found:
+            found.sort()
+            number = found[self._choose(len(found))][3]
+            return self._answer(query, number, now, now)
+        return self._not_yet(query, min(later, default=None), now)
+
+    def _not_yet(self, query: Query, later: int | None, now: int) -> Answer | None:
+        """No answer at this instant: wait for one, or let a poll fail."""
+        blocking = query.blocking or query.kind == "wildcard"
+        if not blocking:
+            thread = self._threads[query.rank]
+            if query.withheld:
+                return self._fail(query, now, now)
+            if query.key not in thread.failed:
+                return self._fail(query, now + self._poll_ps, now)
+            query.withheld = True
+            events = [r.done for r in thread.requests.values() if r.done > now]
+            # A sender that is ahead may have posted before this poll: it looks again then, too.
+            posted = self._posted[query.rank]
+            while posted and posted[0] <= now:
+                heappop(posted)
+            later = min([*events, *posted[:1]], default=later)
+        if later is not None:
+            self._due(query, later)
+        return None
+
+    def _fail(self, query: Query, time: int, now: int) -> Answer:
+        thread = self._threads[query.rank]
+        thread.failed.add(query.key)
+        elapsed = time - thread.clock
+        thread.ops[query.op] = Op(Kind.POLL, detail=(elapsed,), site=thread.ops[query.op].site)
+        return self._close(query, None, now)
+
+    def _answer(self, query: Query, value: Any, time: int, now: int) -> Answer:
+        thread = self._threads[query.rank]
+        if query.kind != "wildcard":
+            thread.failed.clear()
+            old = thread.ops[query.op]
+            requests = tuple(value) if query.kind in ("test", "wait") else ()
+            if requests:  # a request set free by this call: as if the rank had waited for it
+                thread.ops[query.op] = Op(Kind.WAIT, detail=requests, site=old.site)
+            else:
+                thread.ops[query.op] = Op(Kind.POLL, detail=(time - thread.clock,), site=old.site)
+        return self._close(query, value, now)
+
+    def _close(self, query: Query, value: Any, now: int) -> Answer:
+        if query.kind != "wildcard":
+            self._own[query.rank] = None
+            return Answer(query, value)
+        rows = self._wildcards[query.rank]
+        rows[query.place].popleft()
+        if not rows[query.place]:
+            del rows[query.place]
+        for row in rows.values():  # later wildcards could not take what this one might have
+            self._due(row[0], max(now, row[0].posted))
+        return Answer(query, value)
