@@ -6,8 +6,8 @@
 
 Lectures are cleared for students, as in `autograder bundle`, and their texts are left out.
 An assignment's folder in which somebody wrote modules isn't packed: they may be solutions. Nor is
-a draft: a folder that solutions/handed_out.txt, where the kit has it, doesn't list. A course's own
-choice is packed from its students' tree, which `autograder bundle` makes.
+a draft: a folder whose assignment.toml, where the kit has them, doesn't say handed_out = true. A
+course's own choice is packed from its students' tree, which `autograder bundle` makes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import re
 import shutil
 import sys
+import tomllib
 import types
 from pathlib import Path
 
@@ -36,17 +37,19 @@ LEFT = (
     *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
     "[0-9][0-9]_*.py",  # texts of lectures, with what students' notebooks don't hold
+    "[0-9][0-9]_*.toml",  # facts of lectures, for the instructor's map
 )
 FIRST_LINE = re.compile(r"%%(?:module|writefile)\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")
-KIT_LIST = HERE / "solutions" / "handed_out.txt"
 
 
 def drafts() -> set[str]:
     """Assignments that nobody gets; none where the tree was made for students, or is an archive."""
-    if not KIT_LIST.is_file():
-        return set()
-    listed = set(KIT_LIST.read_text(encoding="utf-8").split())
-    return {path.name for path in (HERE / "assignments").glob("*/")} - listed
+    listed = {
+        path.parent.name
+        for path in (HERE / "solutions").glob("*/assignment.toml")
+        if tomllib.loads(path.read_text(encoding="utf-8")).get("handed_out")
+    }
+    return {path.name for path in (HERE / "assignments").glob("*/")} - listed if listed else set()
 
 
 def refuse_written_modules() -> None:

@@ -25,7 +25,7 @@ from autograder.publish import build
 from autograder.storage import explain
 from ringside import output_folder
 from ringside.course.handout.listing import listing
-from ringside.course.term import NOT_YET, UNITS
+from ringside.course.term import NOT_YET
 
 CONFIGURATION = '''\
 """nbgrader's settings for this course: the kit's, and below them what this course wants otherwise.
@@ -153,9 +153,10 @@ def _of_units(course: Course, units: Sequence[str]) -> tuple[str, ...]:
     if not units:
         return names
     numbers = {name[1:3] for name in names}
+    lectures = {path.name[:2] for path in course.kit.glob("lectures/[0-9][0-9]_*.py")}
     for unit in units:
-        if unit not in UNITS or (unit not in numbers and unit != UNITS[0]):
-            known = ", ".join(sorted(numbers & set(UNITS))) or "none"
+        if unit not in numbers | lectures:
+            known = ", ".join(sorted(numbers)) or "none"
             raise AssignmentError(f"--units: {unit!r} is no unit with an assignment; {known} are.")
     return tuple(name for name in names if name[1:3] in units)
 

@@ -71,5 +71,5 @@ def run(options: argparse.Namespace) -> int:
     lacks = settings.points_of_real_ranks(plan)
     why = f": the {lacks:g} of tests on real MPI and gloo, which can't be started there, leave it"
     print(f"The maximum there is {plan.machine_points - lacks:g} points{why if lacks else ''}.")
-    print(sizes.advice(plan.name))
+    print(sizes.advice(plan))
     return 0

@@ -5,7 +5,18 @@
     title = "All-reduce, five ways"
     supplied = ["shards.py"]              # copied beside the notebook as they are
     public_tests = "test_public.py"
+    handed_out = true                     # students get it where no course's [released] says so
     due = 2026-03-01T23:59:00Z            # optional; a course's own date goes first (`dates`)
+
+    [unit]                                # what the map, the first page and calendars say
+    name = "all-reduce"                   # in its box on the map
+    after = ["01"]                        # the units that it builds upon
+    can = "add up gradients in five ways" # after "After this course you can"
+    column = 0                            # of the box, 0 to 3
+
+    [container]                           # what the reference takes on a platform, as measured
+    memory_mb = 1248                      # of all processes
+    cpu_s = 61
 
     [[module]]
     name = "ring"                         # ring.py, and the grade_id of its cell
@@ -58,13 +69,17 @@ from autograder.course import settings as course_settings
 from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.tables import NUMBER, TableError
+from ringside.course import unit_facts
+from ringside.course.unit_facts import UnitFacts
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUITE_POINTS = 100.0  # every module's tests add up to this
 _TOP: tables.Kinds = {
-    "title": str, "supplied": list, "public_tests": str, "due": datetime.datetime,
+    "title": str, "supplied": list, "public_tests": str, "handed_out": bool,
+    "due": datetime.datetime, "unit": dict, "container": dict,
     "module": list, "run": list, "measured": list, "paragraph": list, "limits": dict,
 }  # fmt: skip
+_CONTAINER: tables.Kinds = {"memory_mb": int, "cpu_s": NUMBER}
 _LISTS: dict[str, tuple[tables.Kinds, tuple[str, ...]]] = {
     "module": (
         {"name": str, "title": str, "weight": NUMBER, "hours": NUMBER, "extra": bool},
@@ -152,6 +167,14 @@ class ParagraphSpec:
 
 
 @dataclass(frozen=True)
+class Need:
+    """What the reference takes in a container without namespaces, one module after another."""
+
+    memory_mb: int  # of all processes, the grader's too
+    cpu_s: float
+
+
+@dataclass(frozen=True)
 class Assignment:
     """The plan of an assignment; every file name that grading uses comes from here."""
 
@@ -165,6 +188,8 @@ class Assignment:
     public_tests: str | None
     due: datetime.datetime | None
     limits: Limits = field(default_factory=Limits)
+    unit: UnitFacts = field(default_factory=UnitFacts)
+    container: Need | None = None  # None: nobody has measured it
 
     @property
     def notebook(self) -> str:
@@ -198,6 +223,11 @@ class Assignment:
     def machine_points(self) -> float:
         """What is graded without a person: core modules and runs."""
         return self.module_points + sum(run.points for run in self.runs)
+
+    @property
+    def hours(self) -> float:
+        """The core modules' hours, as estimated."""
+        return sum(module.hours for module in self.modules if not module.extra)
 
     @property
     def text_points(self) -> float:
@@ -261,6 +291,7 @@ def _check(table: Mapping[str, Any]) -> None:
             if kind != "measured":  # which is looked at as it is read
                 name = each.get("name", "")
                 tables.check(each, kinds, f"[[{kind}]] {name!r}", needs=needs, above=_TOP)
+    tables.check(table.get("container", {}), _CONTAINER, "[container]", above=_TOP)
     of_limits = table.get("limits", {})
     misplaced = {key: value for key, value in of_limits.items() if key in _TOP}
     tables.check(misplaced, {}, "[limits]", above=_TOP)
@@ -312,6 +343,7 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         if Path(each).name != each:
             raise ValueError(f"{each!r} must be a file name without folders")
     due = table.get("due")
+    container = table.get("container")
     return Assignment(
         name=name,
         title=str(table.get("title", name)),
@@ -322,6 +354,8 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         supplied=supplied,
         public_tests=None if public_tests is None else str(public_tests),
         due=None if due is None else tables.moment(due),
+        unit=unit_facts.parse(table.get("unit", {}), name[1:3]),
+        container=Need(**container) if container else None,
     )
 
 

@@ -44,7 +44,7 @@ def settings_of(plan: Assignment, course: Course, visibility: str) -> Settings:
     """
     from autograder.course import late  # and nbgrader with it, which takes seconds
 
-    advice = sizes.advice(plan.name)
+    advice = sizes.advice(plan)
     return Settings(
         assignment=plan.name,
         minutes=advice.minutes,

@@ -50,8 +50,9 @@ def in_repository(plan: Assignment, course: Course) -> list[str]:
     found = bundle.listed(course)
     if plan.name in found.unlisted:
         raise AssignmentError(
-            f"{plan.name} is a draft: {found.source} doesn't list it. Add it there first; a date "
-            "in the future will do."
+            f"{plan.name} is a draft: {found.source} doesn't hand it out. List it below [released] "
+            "of course.toml first (a date in the future will do), or write handed_out = true into "
+            "its assignment.toml."
         )
     return sorted({plan.name, *found.given})
 

@@ -1,6 +1,7 @@
 """Which container an assignment needs: the memory and CPU time of its reference, as measured.
 
-``sizes.toml`` holds what was measured; ``python -m tests.autograder.platforms.measure`` writes it.
+``[container]`` of an assignment.toml holds what was measured;
+``python -m tests.autograder.platforms.measure`` writes it.
 A container is large enough if it has half as much memory again as the reference takes, and if a
 submission of three times the reference's CPU time ends in its minutes.
 """
@@ -8,13 +9,14 @@ submission of three times the reference's CPU time ends in its minutes.
 from __future__ import annotations
 
 import math
-import tomllib
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-__all__ = ["CONTAINERS", "FILE", "Advice", "Container", "advice", "measured", "table"]
+from autograder.course.assignment import Assignment, Need
 
-FILE = Path(__file__).parent / "sizes.toml"
+__all__ = ["CONTAINERS", "Advice", "Container", "advice", "table", "with_need"]
+
 SPARE_MEMORY = 1.5
 SPARE_TIME = 3.0
 MOST_MINUTES = 40.0
@@ -62,28 +64,30 @@ class Advice:
         return f"{takes}: choose {chosen}"
 
 
-def measured() -> dict[str, tuple[int, float]]:
-    """Assignment -> MB and seconds of CPU time of its reference in a container."""
-    table = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    return {name: (int(row["memory_mb"]), float(row["cpu_s"])) for name, row in table.items()}
-
-
-def advice(name: str) -> Advice:
+def advice(plan: Assignment) -> Advice:
     """What to choose for an assignment; for one that nobody has measured, a large one."""
-    memory_mb, cpu_s = measured().get(name, (0, 0.0))
-    if not cpu_s:
-        return Advice(name, 0, 0.0, CONTAINERS[3], 20.0)
-    large = [each for each in CONTAINERS if each.memory_mb >= SPARE_MEMORY * memory_mb]
+    need = plan.container
+    if need is None:
+        return Advice(plan.name, 0, 0.0, CONTAINERS[3], 20.0)
+    large = [each for each in CONTAINERS if each.memory_mb >= SPARE_MEMORY * need.memory_mb]
     container = (large or CONTAINERS[-1:])[0]
-    minutes = SPARE_TIME * cpu_s / min(container.cpus, 1.0) / 60
+    minutes = SPARE_TIME * need.cpu_s / min(container.cpus, 1.0) / 60
     rounded = 5.0 * math.ceil(max(minutes, LEAST_MINUTES) / 5.0)
-    return Advice(name, memory_mb, cpu_s, container, min(rounded, MOST_MINUTES))
+    return Advice(plan.name, need.memory_mb, need.cpu_s, container, min(rounded, MOST_MINUTES))
 
 
-def table() -> str:
-    """All rows in Markdown, as docs/platforms.md has them."""
+def table(plans: Iterable[Assignment]) -> str:
+    """Those that were measured in Markdown, as docs/platforms.md has them."""
     lines = ["| assignment | memory | CPU time | container | minutes |", "|---|---|---|---|---|"]
-    for each in map(advice, sorted(measured())):
-        takes = f"{each.memory_mb} MB | {each.cpu_s:g} s"
-        lines.append(f"| {each.name} | {takes} | {each.container} | {each.minutes:g} |")
+    for one in (advice(plan) for plan in plans if plan.container):
+        takes = f"{one.memory_mb} MB | {one.cpu_s:g} s"
+        lines.append(f"| {one.name} | {takes} | {one.container} | {one.minutes:g} |")
     return "\n".join(lines) + "\n"
+
+
+def with_need(text: str, need: Need) -> str:
+    """An assignment.toml's text with what was measured; all else in it stays."""
+    lines = f"[container]\nmemory_mb = {need.memory_mb}\ncpu_s = {need.cpu_s:.0f}\n"
+    without = re.sub(r"(?m)^\[container\]\n(?:(?!\s*\[).*\n)*\s*", "", text)
+    before, bracket, modules = without.partition("[[module]]")
+    return f"{before}{lines}\n{bracket}{modules}"

@@ -41,6 +41,7 @@ from autograder.publish import consistency
 from autograder.publish.consistency import DIRECTIVE
 from ringside import output_folder
 from ringside.checking import cell_text
+from ringside.course import unit_facts
 from ringside.course.predictions import students
 from ringside.course.predictions.prompt import GuessError
 from ringside.course.term import due_line, due_said, shown
@@ -161,6 +162,7 @@ def instructor_notebook(assignment: Assignment, text: str, solution: Path) -> No
     notebook = notebooks.notebook(cells)
     notebook.metadata["kernelspec"] = dict(KERNEL)
     notebook.metadata["language_info"] = {"name": "python"}
+    notebook.metadata[unit_facts.KEY] = assignment.unit.in_notebook(assignment.hours)
     nbformat.validate(notebook)
     return notebook
 
@@ -319,9 +321,8 @@ def _total_row(assignment: Assignment) -> str:
     parts += [f"`run.json` {sum(r.points for r in assignment.runs):g}"] if assignment.runs else []
     parts += [f"{'texts' if texts > 1 else 'text'} {assignment.text_points:g}"] if texts else []
     extra = f"; extra up to {assignment.extra_points:g}, on top" if assignment.extra_points else ""
-    hours = sum(module.hours for module in assignment.modules if not module.extra)
     points = f"**{assignment.max_score:g}**"
-    return f"| **total** | {', '.join(parts)}{extra} | {points} | {hours:g} |"
+    return f"| **total** | {', '.join(parts)}{extra} | {points} | {assignment.hours:g} |"
 
 
 def _marks(

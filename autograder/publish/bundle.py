@@ -46,6 +46,7 @@ FILES = (
 IGNORED = shutil.ignore_patterns(
     *("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info"),
     "[0-9][0-9]_*.py",  # texts of lectures, with what students' notebooks don't hold
+    "[0-9][0-9]_*.toml",  # facts of lectures, for the instructor's map
 )
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 VSCODE = "ringside/course/handout/start/vscode"  # as `ringside start` lays it out

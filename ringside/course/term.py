@@ -74,7 +74,7 @@ _TOP: Kinds = {
     "waived": dict,
 }  # fmt: skip
 _ABOVE = tuple(key for key, kind in _TOP.items() if kind is not dict)
-UNITS = tuple(f"{number:02}" for number in range(15))
+UNIT = re.compile(r"\d\d")
 
 Waived = Mapping[str, Mapping[str, Mapping[str, str]]]  # assignment -> module -> test -> reason
 
@@ -241,9 +241,8 @@ def _sessions(path: Path, part: Mapping[str, Any], zone: datetime.tzinfo) -> tup
     """The lectures of all units, by date; those of a day without a time come first."""
     found = []
     for unit, value in part.items():
-        if unit not in UNITS:
-            known = f"units are {UNITS[0]} to {UNITS[-1]}, in two digits."
-            raise _error(path, unit, "units", f"{unit} = {value}: {known}")
+        if not UNIT.fullmatch(unit):
+            raise _error(path, unit, "units", f"{unit} = {value}: a unit is two digits, like 03.")
         for each in value if isinstance(value, list) and value else [value]:
             if isinstance(each, datetime.datetime):
                 at = _in_zone(each, zone)

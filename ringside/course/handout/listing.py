@@ -1,8 +1,8 @@
 """Which assignments students get now: those that the term lists and whose date has come.
 
     course.toml has lines below [released]   those; a date in the future, or "not yet": not yet
-    it has none, and the tree is the kit     those of solutions/handed_out.txt
-    the tree has no such file                all that are there: a students' tree, chosen before
+    it has none, and the tree is the kit     those whose assignment.toml says handed_out = true
+    no assignment.toml says it               all that are there: a students' tree, chosen before
 
 Whatever else lies in assignments/ is a draft, and nobody gets it.
 """
@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside import toml_tables
 from ringside.course.term import Term, shown
 
-__all__ = ["KIT_LIST", "Listing", "listing"]
-
-KIT_LIST = "solutions/handed_out.txt"
+__all__ = ["Listing", "listing"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Listing:
         given: students get these.
         later: the term lists these for a moment that hasn't come, or "not yet": None.
         unlisted: nobody gets these.
-        source: the file that decides.
+        source: the file that decides, or the folder of the files.
     """
 
     given: tuple[str, ...]
@@ -73,6 +72,9 @@ def listing(
         tree: the kit, or a students' tree.
         also_future: what the term lists for later is handed out now.
         now: default: the clock's.
+
+    Raises:
+        TableError: an assignment.toml of the kit is no TOML.
     """
     names = sorted(there)
     if term is not None and term.listed:
@@ -86,15 +88,14 @@ def listing(
         given = tuple(name for name in dates if name not in later)
         unlisted = tuple(name for name in names if name not in dates)
         return Listing(given, later, unlisted, term.path)
-    kits = _of_kit(tree / KIT_LIST)
+    kits = _of_kit(tree)
     given = tuple(name for name in names if kits is None or name in kits)
     unlisted = tuple(name for name in names if name not in given)
-    return Listing(given, {}, unlisted, None if kits is None else tree / KIT_LIST)
+    return Listing(given, {}, unlisted, None if kits is None else tree / "solutions")
 
 
-def _of_kit(path: Path) -> set[str] | None:
-    """The names in the kit's list; None where there is no such file."""
-    if not path.is_file():
-        return None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+def _of_kit(tree: Path) -> set[str] | None:
+    """The assignments that the kit hands out; None where none of its files says so."""
+    files = tree.glob("solutions/*/assignment.toml")
+    names = {path.parent.name for path in files if toml_tables.read(path).get("handed_out")}
+    return names or None

@@ -87,7 +87,7 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
     try:
         tree = lectures[0].tree
         dates = the_term(asked.course, tree) if asked.action == "site" else None
-        for sentence in term_calendar.out_of_order(dates) if dates else ():
+        for sentence in term_calendar.out_of_order(dates, tree) if dates else ():
             print(sentence, file=sys.stderr)
         with waiting(f"making the {'slides' if asked.action == 'slides' else 'pages and slides'}"):
             if asked.action == "slides":

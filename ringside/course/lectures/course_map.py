@@ -3,72 +3,22 @@
     lectures/NN_name.py, assignments/aNN_name/aNN_name.ipynb   ->  units  ->  map, calendars
 
 Only what is there is shown: a unit without a lecture and an assignment is left out, and so is an
-arrow to it. `PREREQUISITES` is the one thing that the tree doesn't say.
+arrow to it. What a unit says of itself stands in it (`ringside.course.unit_facts`).
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 
-# unit -> the units that it builds upon directly
-PREREQUISITES: dict[str, tuple[str, ...]] = {
-    "00": (),
-    "01": ("00",),
-    "02": ("00",),
-    "03": ("01",),
-    "04": ("02", "03"),
-    "05": ("04",),
-    "06": ("05",),
-    "07": ("05",),
-    "08": ("02", "03"),
-    "09": ("02", "03"),
-    "10": ("09",),
-    "11": ("08",),
-    "12": ("07", "08", "09"),
-    "13": ("08",),
-    "14": ("08",),
-}
-SHORT: dict[str, str] = {  # what fits into a box
-    "00": "why parallel",
-    "01": "messages",
-    "02": "training",
-    "03": "all-reduce",
-    "04": "data parallel",
-    "05": "DDP",
-    "06": "asynchrony",
-    "07": "sharding",
-    "08": "tensors",
-    "09": "pipelines",
-    "10": "PipeDream",
-    "11": "space, sequence",
-    "12": "hybrid",
-    "13": "inference",
-    "14": "experts",
-}
-# The column of a unit's box, 0 to 3: chosen so that arrows over several rows pass beside boxes.
-COLUMN: dict[str, float] = {
-    "00": 1.5,
-    "01": 1,
-    "02": 2,
-    "03": 0,
-    "09": 3,
-    "04": 1,
-    "08": 2,
-    "10": 3,
-    "13": 0,
-    "05": 1,
-    "11": 3,
-    "14": 2,
-    "06": 0,
-    "07": 1,
-    "12": 2,
-}
+from ringside.course import unit_facts
+from ringside.course.unit_facts import UnitFacts
+from ringside.toml_tables import TableError
+
 WORDS_PER_MINUTE = 120  # of a text with formulas, in a foreign language
 MINUTES_PER_CELL = 0.75  # to read a cell of code, run it and look at what comes
 WEEKS = 14
@@ -76,18 +26,23 @@ WEEKS = 14
 
 @dataclass(frozen=True)
 class Unit:
-    """A lecture, an assignment, or both, with one number."""
+    """A lecture, an assignment, or both, with one number.
+
+    Its facts name only units that are shown as those that it comes after.
+    """
 
     number: str
     lecture: Path | None
     assignment: Path | None
+    facts: UnitFacts = field(default_factory=UnitFacts)
 
     @property
     def name(self) -> str:
         """What stands in its box."""
-        found = self.lecture or self.assignment
-        assert found is not None
-        return SHORT.get(self.number, found.stem[len(self.number) :].strip("a_").replace("_", " "))
+        path = self.lecture or self.assignment
+        assert path is not None
+        of_file = path.stem.removeprefix("a").removeprefix(f"{self.number}_").replace("_", " ")
+        return self.facts.name or of_file
 
     @property
     def lecture_hours(self) -> float:
@@ -105,16 +60,19 @@ class Unit:
 
     @property
     def assignment_hours(self) -> float:
-        """Hours of the assignment's core modules, as its notebook states them."""
+        """Hours of the assignment's core modules, as its notebook states them.
+
+        Raises:
+            ValueError: the notebook is of a build that didn't state them.
+        """
         if self.assignment is None:
             return 0.0
-        notebook = json.loads(self.assignment.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            if found := re.search(
-                r"^\| \*\*total\*\* .*\| ([\d.]+) \|$", "".join(cell["source"]), re.M
-            ):
-                return float(found[1])
-        raise ValueError(f"{self.assignment.name} has no table with its hours.")
+        if self.facts.hours is None:
+            name = self.assignment.stem
+            raise ValueError(
+                f"{self.assignment} doesn't say its hours: `autograder build {name}` writes them."
+            )
+        return self.facts.hours
 
     @property
     def hours(self) -> float:
@@ -125,39 +83,75 @@ def units(tree: Path, assignments: Collection[str] | None = None) -> list[Unit]:
     """Return what stands in a tree, in order.
 
     Args:
-        assignments: the names of those that count; None: all.
+        assignments: the names of those that are shown; None: all.
+
+    Raises:
+        TableError: the facts of a unit hold something else, or stand in two places.
     """
     lectures = {path.name[:2]: path for path in tree.glob("lectures/[0-9][0-9]_*.py")}
     tasks = {
-        path.name[1:3]: path
-        for path in sorted(tree.glob("assignments/a[0-9][0-9]_*/a*.ipynb"))
-        if assignments is None or path.stem in assignments
+        path.name[1:3]: path for path in sorted(tree.glob("assignments/a[0-9][0-9]_*/a*.ipynb"))
     }
-    numbers = sorted(lectures.keys() | tasks.keys())
-    return [Unit(number, lectures.get(number), tasks.get(number)) for number in numbers]
+    whole = [
+        Unit(
+            number,
+            lectures.get(number),
+            tasks.get(number),
+            _facts(lectures.get(number), tasks.get(number)),
+        )
+        for number in sorted(lectures.keys() | tasks.keys())
+    ]
+    if assignments is None:
+        return among(whole, {unit.number for unit in whole})
+    listed = [
+        unit
+        if unit.assignment is None or unit.assignment.stem in assignments
+        else replace(unit, assignment=None)
+        for unit in whole
+    ]
+    return among(listed, {unit.number for unit in listed if unit.lecture or unit.assignment})
 
 
-def needs(unit: Unit, there: Sequence[Unit]) -> list[str]:
-    """Return the numbers of the units of the tree that a unit builds upon directly.
+def among(there: Sequence[Unit], numbers: Collection[str]) -> list[Unit]:
+    """Return the units with these numbers, each after those of them that it builds upon.
 
-    Where one of them isn't there, those that it builds upon stand in for it.
+    Where a unit that another one builds upon isn't among them, those that it builds upon stand in
+    for it.
     """
-    numbers = {one.number for one in there}
-    found: set[str] = set()
-    asked = list(PREREQUISITES.get(unit.number, ()))
-    while asked:
-        number = asked.pop()
-        if number in numbers:
-            found.add(number)
-        else:
-            asked += PREREQUISITES.get(number, ())
-    return sorted(found)
+    facts = {unit.number: unit.facts for unit in there}
+    return [
+        replace(unit, facts=replace(unit.facts, after=_before(unit.number, facts, numbers)))
+        for unit in there
+        if unit.number in numbers
+    ]
 
 
-def before(number: str) -> set[str]:
-    """Return all units that must come before a unit, in any tree."""
-    direct = PREREQUISITES.get(number, ())
-    return set(direct).union(*(before(one) for one in direct))
+def _facts(lecture: Path | None, assignment: Path | None) -> UnitFacts:
+    """What a unit says of itself: its assignment, else the file beside its lecture."""
+    beside = unit_facts.of_lecture(lecture) if lecture else None
+    if assignment is None:
+        return beside or UnitFacts()
+    if lecture and beside:
+        raise TableError(
+            f"{lecture.with_suffix('.toml')}: the unit has an assignment, {assignment.stem}: write "
+            "its facts into [unit] of the assignment.toml, and remove this file."
+        )
+    return unit_facts.of_notebook(assignment)
+
+
+def _before(
+    number: str, facts: Mapping[str, UnitFacts], numbers: Collection[str]
+) -> tuple[str, ...]:
+    """Those of `numbers` that a unit builds upon, directly or by way of others."""
+    direct: set[str] = set()
+    waiting = list(facts[number].after)
+    while waiting:
+        other = waiting.pop()
+        if other in numbers:
+            direct.add(other)
+        elif other in facts:
+            waiting += facts[other].after
+    return tuple(sorted(direct))
 
 
 # The map: a box for each unit, as low as its longest chain of prerequisites
@@ -171,7 +165,7 @@ def levels(there: Sequence[Unit]) -> dict[str, int]:
     """Return the length of the longest chain of units that come before each unit."""
     found: dict[str, int] = {}
     for unit in there:
-        found[unit.number] = 1 + max((found[one] for one in needs(unit, there)), default=-1)
+        found[unit.number] = 1 + max((found[one] for one in unit.facts.after), default=-1)
     return found
 
 
@@ -179,8 +173,9 @@ def places(there: Sequence[Unit]) -> dict[str, Place]:
     """Return where each box begins, at its upper left corner; no two boxes overlap."""
     found: dict[str, Place] = {}
     taken: set[tuple[int, float]] = set()
+    columns = {unit.number: unit.facts.column for unit in there}
     for number, level in levels(there).items():
-        column = COLUMN.get(number, 0)
+        column = columns[number]
         while any(row == level and abs(other - column) < 1 for row, other in taken):
             column = 0 if column >= COLUMNS - 1 else math.floor(column) + 1
             if all(
@@ -205,7 +200,7 @@ def drawn(there: Sequence[Unit], links: Mapping[str, str]) -> str:
     at = places(there)
     high = max((y for _, y in at.values()), default=0) + HIGH + 6
     told = "; ".join(
-        f"{unit.number} {unit.name} after {', '.join(needs(unit, there)) or 'nothing'}"
+        f"{unit.number} {unit.name} after {', '.join(unit.facts.after) or 'nothing'}"
         for unit in there
     )
     parts = [
@@ -215,7 +210,7 @@ def drawn(there: Sequence[Unit], links: Mapping[str, str]) -> str:
         'markerHeight="7" orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>',
     ]
     for unit in there:
-        for one in needs(unit, there):
+        for one in unit.facts.after:
             (x1, y1), (x2, y2) = at[one], at[unit.number]
             x1, x2, y1, y2 = x1 + BOX / 2, x2 + BOX / 2, y1 + HIGH, y2 - 2
             bend = (y2 - y1) * 0.5

@@ -15,23 +15,6 @@ from ringside.course.lectures.moving_ring import moving_ring
 from ringside.course.term import Term
 
 TUTORIAL = "lectures/tutorial/tutorial.md"
-CAN: dict[str, str] = {
-    "00": "estimate how long a network trains, and whether it fits into one device",
-    "01": "write programs whose processes exchange messages, and mend one that hangs",
-    "02": "count a network's arithmetic and memory before you train it",
-    "03": "add up gradients over all ranks in five ways, and say which is the fastest where",
-    "04": "train on many ranks and get the same network as on one",
-    "05": "hide messages behind the backward pass, as PyTorch's DDP does",
-    "06": "let ranks train without waiting for each other, and say what that costs",
-    "07": "share the optimizer's memory among ranks, as ZeRO and FSDP do",
-    "08": "cut a layer over several GPUs, as Megatron does, and count what travels",
-    "09": "keep a pipeline of stages busy, and compute the part of it that stays idle",
-    "10": "run a pipeline that never drains, on weights of several ages",
-    "11": "cut a picture or a long text over ranks, with halos and ring attention",
-    "12": "combine all cuts, and find the fastest mixture for a machine",
-    "13": "serve a large model from several GPUs",
-    "14": "spread experts over ranks, and send every token to its own",
-}
 LEAD = """# Parallel deep learning
 
 **You write the parallel scheme. Ringside is the network under it.** It counts what every rank
@@ -124,11 +107,10 @@ def front(
     there = course_map.units(tree, [one.name for one in handouts if not one.is_lecture])
     yield LEAD
     yield from picture()
-    if there:
+    if can := [unit.facts.can for unit in there if unit.facts.can]:
         yield from ("## What you will be able to do", "", "After this course you can", "")
-        yield from (f"- {CAN[unit.number]};" for unit in there[:-1] if unit.number in CAN)
-        yield from (f"- {CAN[unit.number]}." for unit in there[-1:] if unit.number in CAN)
-        yield ""
+        yield from (f"- {sentence};" for sentence in can[:-1])
+        yield from (f"- {can[-1]}.", "")
     yield AFRAID
     yield FIVE_MINUTES
     yield from the_units(there, handouts)
@@ -154,7 +136,7 @@ def the_units(there: Sequence[Unit], handouts: Sequence[Handout]) -> Iterator[st
     pages: dict[str, dict[bool, Handout]] = {}
     for one in handouts:
         pages.setdefault(one.unit, {})[one.is_lecture] = one
-    shown = [unit for unit in there if unit.number in pages]
+    shown = course_map.among(there, pages.keys())
     if not shown:
         return
     links = {number: html_page(found.get(True) or found[False]) for number, found in pages.items()}

@@ -182,7 +182,7 @@ def put_together(
         there = term_calendar.handouts(tree)
         shown = {one.path.name: place(one) for one in handouts}
         places = {n: shown[one.path.name] for n, one in there.items() if one.path.name in shown}
-        write(pages / f"{PAGE}.md", *term_calendar.page(term, there, places))
+        write(pages / f"{PAGE}.md", *term_calendar.page(term, term_calendar.titles(tree), places))
         first = [PAGE, *first]
     lines = front(tree, handouts, dict(texts), term)
     write(pages / "index.md", *lines, *contents(first, hidden=True))
@@ -191,7 +191,7 @@ def put_together(
 def write_calendar(tree: Path, term: Term, path: Path) -> None:
     """Write a term's dates for calendar programs, dated as the file that they stand in."""
     stamp = datetime.datetime.fromtimestamp(int(term.path.stat().st_mtime), datetime.UTC)
-    text = term_calendar.icalendar(term, term_calendar.handouts(tree), stamp)
+    text = term_calendar.icalendar(term, term_calendar.titles(tree), stamp)
     path.write_text(text, encoding="utf-8", newline="")
 
 

@@ -21,7 +21,10 @@ from ringside.course.lectures import course_map
 from ringside.course.lectures.handout import Handout
 from ringside.course.term import Term, shown
 
-__all__ = ["ICS", "PAGE", "Event", "events", "handouts", "icalendar", "out_of_order", "page"]
+__all__ = [
+    "ICS", "PAGE", "Event", "events", "handouts", "icalendar", "out_of_order", "page",
+    "titles",
+]  # fmt: skip
 
 PAGE, ICS = "calendar", "calendar.ics"
 LECTURE, RELEASED, DUE = "lecture", "released", "due"
@@ -55,9 +58,14 @@ def handouts(tree: Path) -> dict[str, Handout]:
     return {one.unit: one for one in lectures} | {one.name: one for one in tasks}
 
 
-def titles(there: Mapping[str, Handout]) -> dict[str, str]:
-    """What each is called; a unit whose lecture isn't there has its name on the map."""
-    return course_map.SHORT | {name: one.title for name, one in there.items()}
+def titles(tree: Path) -> dict[str, str]:
+    """What each is called; a unit without a lecture's notebook has its name on the map.
+
+    Raises:
+        TableError: the facts of a unit hold something else.
+    """
+    names = {unit.number: unit.name for unit in course_map.units(tree)}
+    return names | {name: one.title for name, one in handouts(tree).items()}
 
 
 def events(term: Term) -> list[Event]:
@@ -76,23 +84,33 @@ def events(term: Term) -> list[Event]:
     )
 
 
-def out_of_order(term: Term) -> list[str]:
-    """A sentence for each unit that begins before one that it builds upon."""
+def out_of_order(term: Term, tree: Path) -> list[str]:
+    """A sentence for each unit that isn't there, or that begins before one that it builds upon.
+
+    Raises:
+        TableError: the facts of a unit hold something else.
+    """
     begins = {one.unit: one.day for one in reversed(term.sessions)}
-    return [
-        f"{term.path}: unit {unit} begins on {day}, before unit {needed} on {begins[needed]}, "
-        "on which it builds."
-        for unit, day in sorted(begins.items())
-        for needed in course_map.PREREQUISITES[unit]
-        if needed in begins and begins[needed] > day
+    there = {unit.number: unit for unit in course_map.units(tree)}
+    strangers = [
+        f"{term.path}: [units]: there is no unit {unit}; {', '.join(there) or 'none'} are there."
+        for unit in sorted(begins.keys() - there.keys())
+    ]
+    return strangers + [
+        f"{term.path}: unit {number} begins on {begins[number]}, before unit {needed} on "
+        f"{begins[needed]}, on which it builds."
+        for number, unit in there.items()
+        if number in begins
+        for needed in unit.facts.after
+        if needed in begins and begins[needed] > begins[number]
     ]
 
 
-def page(term: Term, there: Mapping[str, Handout], places: Mapping[str, str]) -> Iterator[str]:
+def page(term: Term, titles: Mapping[str, str], places: Mapping[str, str]) -> Iterator[str]:
     """Yield the page's lines.
 
     Args:
-        there: the notebooks, as `handouts` gives them.
+        titles: what each lecture and assignment is called, as the function `titles` gives it.
         places: where the page of each is, by the same names.
     """
     yield from ("# Calendar", "", f"**{', '.join(filter(None, [term.title, term.term]))}.**", "")
@@ -103,9 +121,9 @@ def page(term: Term, there: Mapping[str, Handout], places: Mapping[str, str]) ->
         yield f"All dates are in {years}, and times those of {zone}."
         yield f"Your calendar program can read {link}."
         yield from ("", "| week | day | time | what |", "|---:|---|---|---|")
-        yield from _rows(found, titles(there), places)
+        yield from _rows(found, titles, places)
         yield ""
-    yield from _how_it_counts(term, titles(there), places)
+    yield from _how_it_counts(term, titles, places)
 
 
 def _rows(
@@ -178,23 +196,22 @@ def _about_lateness(late: Mapping[str, float]) -> Iterator[str]:
         yield f"Lateness of up to {seconds / 60:g} minutes costs nothing."
 
 
-def icalendar(term: Term, there: Mapping[str, Handout], stamp: datetime.datetime) -> str:
+def icalendar(term: Term, titles: Mapping[str, str], stamp: datetime.datetime) -> str:
     """The calendar as a file for calendar programs.
 
     Args:
-        there: the notebooks, as `handouts` gives them.
+        titles: what each lecture and assignment is called, as the function `titles` gives it.
         stamp: when the dates were written.
     """
     course = ", ".join(filter(None, [term.title, term.term]))
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Ringside//Course calendar//EN"]
     lines += [f"X-WR-CALNAME:{_text(course)}"]
-    named = titles(there)
     for each in events(term):
         key = f"{course}/{each.kind}/{each.name}/{each.number}"
         lines += ["BEGIN:VEVENT", f"UID:{hashlib.sha256(key.encode()).hexdigest()[:32]}@ringside"]
         lines += [f"DTSTAMP:{_utc(stamp)}"]
         start = f":{_utc(each.at)}" if each.at else f";VALUE=DATE:{each.day:%Y%m%d}"
-        lines += [f"DTSTART{start}", f"SUMMARY:{_text(each.words(named))}"]
+        lines += [f"DTSTART{start}", f"SUMMARY:{_text(each.words(titles))}"]
         lines += ["TRANSP:TRANSPARENT", "END:VEVENT"]
     return "".join(f"{_folded(line)}\r\n" for line in (*lines, "END:VCALENDAR"))
 

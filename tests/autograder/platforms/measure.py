@@ -3,8 +3,8 @@
     nice -n 5 python -m tests.autograder.platforms.measure [ASSIGNMENT...]
 
 The memory is that of all processes, the grader's too; the seconds are CPU time, which a busy
-machine stretches a little. It writes autograder/platforms/sizes.toml and the table in
-docs/platforms.md, row by row.
+machine stretches a little. It writes [container] of each assignment.toml and the table in
+docs/platforms.md.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from autograder.course import assignment as plans
+from autograder.course.assignment import Need
 from autograder.course.course import Course
 from autograder.platforms import contents, sizes
 from autograder.platforms.gradescope import autograder_zip
 from tests.autograder.platforms import box, places
 
-HEAD = """\
-# What each assignment's reference takes in a container without namespaces, its modules graded one
-# after another: the memory of all processes in MB, and their CPU time in seconds.
-# Measured by `python -m tests.autograder.platforms.measure`, which writes this file.
-"""
 PAGE = box.KIT / "docs" / "platforms.md"
 BEGIN, END = "<!-- sizes -->", "<!-- end of sizes -->"
 LARGE_MB = 6144
@@ -39,27 +35,24 @@ def main(names: Sequence[str]) -> int:
         print(reason, file=sys.stderr)
         return 2
     course = Course.here()
-    rows = sizes.measured()
     for name in names or plans.known(course):
-        rows[name] = measure(name, course)
-        text = "".join(
-            f"\n[{each}]\nmemory_mb = {memory_mb}\ncpu_s = {cpu_s:.0f}\n"
-            for each, (memory_mb, cpu_s) in sorted(rows.items())
-        )
-        sizes.FILE.write_text(HEAD + text)
-        write_page()
-        print(sizes.advice(name), flush=True)
+        file = course.solution(name) / "assignment.toml"
+        need = measure(name, course)
+        file.write_text(sizes.with_need(file.read_text(), need))
+        write_page(course)
+        print(sizes.advice(plans.load(name, course)), flush=True)
     return 0
 
 
-def write_page() -> None:
+def write_page(course: Course) -> None:
     """Put the table into docs/platforms.md."""
+    table = sizes.table(plans.load(name, course) for name in plans.known(course))
     before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{sizes.table()}\n{END}{rest.split(END)[1]}")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{rest.split(END)[1]}")
 
 
-def measure(name: str, course: Course) -> tuple[int, float]:
-    """MB and seconds of CPU time."""
+def measure(name: str, course: Course) -> Need:
+    """What the reference takes in a container that is larger than it needs."""
     plan = plans.load(name, course)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -77,7 +70,7 @@ def measure(name: str, course: Course) -> tuple[int, float]:
             raise SystemExit(f"{name}: the reference loses points: {lost}")
         peak = -(-graded.ended.peak_mb // ROUND_MB) * ROUND_MB
         print(f"{name}: wall {graded.ended.wall_s:.0f} s", file=sys.stderr, flush=True)
-        return int(peak), graded.ended.cpu_s
+        return Need(int(peak), graded.ended.cpu_s)
 
 
 if __name__ == "__main__":
