@@ -338,9 +338,16 @@ def test_students_pages_name_nothing_that_students_do_not_have() -> None:
             assert word not in text.replace("tutorial/instructor.md)", ""), f"{name}: {word}"
 
 
-def test_the_table_of_units_names_what_stands() -> None:
-    named = re.findall(r"\*\*`(a\d\d_\w+)`\*\*", (ROOT / "README.md").read_text())
-    assert named == sorted(path.parent.name for path in ROOT.glob("solutions/*/assignment.toml"))
+def test_the_readmes_table_of_units_is_what_its_command_writes(tmp_path: Path) -> None:
+    for name in ("lectures", "assignments", "solutions"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"(?m)^\| \d\d \|.*\n", text)
+    assert len(rows) == len({path.name[:2] for path in ROOT.glob("lectures/[0-9][0-9]_*.py")})
+    (tmp_path / "README.md").write_text(text.replace(rows[3], ""))
+    words = ["-m", "ringside.course.lectures", "readme", "--folder", str(tmp_path / "lectures")]
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
+    assert (tmp_path / "README.md").read_text() == text, "python -m ringside.course.lectures readme"
 
 
 def test_the_readmes_picture_is_what_its_command_draws(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ import pytest
 
 from autograder.course.course import Course
 from autograder.publish import bundle
-from ringside.course.handout.listing import KIT_LIST
 from ringside.course.handout.manifest import Handout
 from ringside.kit import VERSION
 
@@ -61,8 +60,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, place / name, symlinks=True, ignore=LEFT, copy_function=linked)
     for name in FILES:
         shutil.copy(ROOT / name, place)
-    (place / "solutions").mkdir()
-    shutil.copy(ROOT / KIT_LIST, place / KIT_LIST)
+    for path in ROOT.glob("solutions/*/assignment.toml"):
+        (place / "solutions" / path.parent.name).mkdir(parents=True)
+        shutil.copy(path, place / path.relative_to(ROOT))
     (place / "assignments" / DRAFT).mkdir()  # which is in neither package
     (place / "assignments" / DRAFT / f"{DRAFT}.ipynb").write_text('{"cells": []}')
     return place

@@ -133,7 +133,10 @@ def _type_lines(chosen: Sequence[Assignment], options: argparse.Namespace) -> in
         for each in reproduce.type_all(plan, options.only, jobs=options.jobs)
     ]
     print(reproduce.table(typed))
-    said = reproduce.faults(typed, reproduce.known_exceptions())
+    exceptions: dict[str, str] = {}
+    for plan in chosen:
+        exceptions |= reproduce.exceptions_of(Course.here().solution(plan.name))
+    said = reproduce.faults(typed, exceptions)
     print("\n".join(said))
     if options.json:
         _write(options.json, [asdict(each) for each in typed])

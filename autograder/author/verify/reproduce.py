@@ -23,7 +23,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autograder import scratch
+from autograder import scratch, tables
 from autograder.author.verify import verify
 from autograder.author.verify.verify import Subject
 from autograder.course.assignment import Assignment
@@ -42,7 +41,7 @@ from autograder.grade.grading import run_suite, staged
 SHOWN = ("same", "numbers", "fault", "value")  # a reader sees the failure that the test is about
 OUTCOMES = (*SHOWN, "fails", "silent", "broken", "no line")
 TIMEOUT_S = 120.0
-EXCEPTIONS = Path(__file__).resolve().parent / "lines_that_show_less.toml"
+EXCEPTIONS = "lines_that_show_less.toml"  # of an assignment; it may have none
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*(?:e[-+]?\d+)?|\binf\b|\bnan\b)")
 _VALUE = re.compile(r"\b(?:is|has) (.+?)(?: s)?[;,] (?:it|the|which|')|\braised (\w+)")
 
@@ -247,18 +246,21 @@ def faults(all_typed: Iterable[Typed], exceptions: Mapping[str, str]) -> list[st
     said = []
     for each in all_typed:
         if each.outcome not in SHOWN and each.name not in exceptions:
-            said.append(f"{each.name}: {each.outcome}, and it is no exception in {EXCEPTIONS.name}")
+            said.append(f"{each.name}: {each.outcome}, and it is no exception in {EXCEPTIONS}")
         if each.outcome in SHOWN and each.name in exceptions:
-            said.append(f"{each.name}: shown, so it need be no exception in {EXCEPTIONS.name}")
+            said.append(f"{each.name}: shown, so it need be no exception in {EXCEPTIONS}")
     return said
 
 
-def known_exceptions() -> dict[str, str]:
-    """Tests whose lines don't show their failure, each with its reason."""
-    table = tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8"))
-    return {
-        f"{unit}/{test}": reason for unit, tests in table.items() for test, reason in tests.items()
-    }
+def exceptions_of(solution: Path) -> dict[str, str]:
+    """Tests of an assignment whose lines don't show their failure, each with its reason.
+
+    Raises:
+        TableError: the file is no TOML.
+    """
+    path = solution / EXCEPTIONS
+    table = tables.read(path) if path.is_file() else {}
+    return {f"{solution.name}/{test}": str(reason) for test, reason in table.items()}
 
 
 def table(all_typed: Sequence[Typed]) -> str:

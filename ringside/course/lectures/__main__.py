@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringside.course import term
-from ringside.course.lectures import api, page_spoilers, term_calendar
+from ringside.course.handout.listing import listing
+from ringside.course.lectures import api, course_map, page_spoilers, term_calendar
 from ringside.course.lectures.build import build, problems, read, untyped
 from ringside.course.lectures.handout import Handout
 from ringside.course.lectures.lecture import Lecture, LectureError, find
@@ -23,16 +24,19 @@ from ringside.output_folder import FolderError
 from ringside.progress import waiting
 from ringside.toml_tables import TableError
 
+BEGIN, END = "<!-- units -->", "<!-- end of units -->"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what was asked; 0: done, 1: a lecture is wrong or stale, 2: asked wrongly."""
     parser = argparse.ArgumentParser(
         prog="python -m ringside.course.lectures",
         description="Execute the lectures' text sources into notebooks, find stale ones, and make "
-        "slides and the course's pages of what is executed; api writes docs/api.md.",
+        "slides and the course's pages of what is executed; api writes docs/api.md, and readme the "
+        "table of units in README.md.",
         epilog="example: python -m ringside.course.lectures build 03_allreduce",
     )
-    parser.add_argument("action", choices=["build", "check", "slides", "site", "api"])
+    parser.add_argument("action", choices=["build", "check", "slides", "site", "api", "readme"])
     parser.add_argument("names", nargs="*", help="lectures by name or number; all if none is given")
     parser.add_argument("--folder", type=Path, default=Path("lectures"), help="default: lectures")
     parser.add_argument("--force", action="store_true", help="build: also what is up to date")
@@ -51,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_intermixed_args(arguments)
     if asked.action == "api":
         return write_api(asked.folder.parent / "docs" / "api.md")
+    if asked.action == "readme":
+        return write_units(asked.folder.parent / "README.md")
     try:
         lectures = find(asked.folder, asked.names)
         if not lectures:
@@ -78,6 +84,31 @@ def write_api(path: Path) -> int:
         print(f"{path}: {error.strerror}: start in the tree's root.", file=sys.stderr)
         return 2
     print(path)
+    return 0
+
+
+def write_units(page: Path) -> int:
+    """Write the table of units that the tree hands out between two marks of its README."""
+    tree = page.parent
+    try:
+        names = listing([path.name for path in tree.glob("assignments/a*")], None, tree).given
+        rows = course_map.unit_rows(course_map.units(tree, names))
+        text = page.read_text(encoding="utf-8")
+        before, rest = text.split(BEGIN)
+        after = rest.split(END)[1]
+    except OSError as error:
+        print(f"{page}: {error.strerror}: start in the tree's root.", file=sys.stderr)
+        return 2
+    except TableError as error:
+        print(f"TableError: {error}", file=sys.stderr)
+        return 2
+    except (ValueError, IndexError):
+        print(f"{page}: put {BEGIN} and {END} around the table of units.", file=sys.stderr)
+        return 2
+    page.write_text(
+        "\n".join([f"{before}{BEGIN}", "", *rows, "", f"{END}{after}"]), encoding="utf-8"
+    )
+    print(page)
     return 0
 
 

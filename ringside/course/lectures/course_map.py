@@ -45,6 +45,13 @@ class Unit:
         return self.facts.name or of_file
 
     @property
+    def heading(self) -> str:
+        """Of its lecture, without "Lecture 3:"; its name where there is none."""
+        text = self.lecture.read_text(encoding="utf-8") if self.lecture else ""
+        heading = re.search(r"(?m)^# # (?:Lecture \d+: )?(.+)$", text)
+        return heading[1] if heading else self.name
+
+    @property
     def lecture_hours(self) -> float:
         """Hours to read the lecture and to run its cells, in quarters."""
         if self.lecture is None:
@@ -247,21 +254,21 @@ class Week:
 def calendar(there: Sequence[Unit], *, has_tutorial: bool, num_weeks: int = WEEKS) -> list[Week]:
     """Spread the units over a course: a week for each, more for those with the most hours.
 
-    A unit without an assignment shares a week with the next one. The tutorial and a last week for
-    looking back get a week each, where there is room.
-
-    Raises:
-        ValueError: more units than weeks.
+    A unit without an assignment shares a week with the next one. So do the neighbours with the
+    fewest hours where there are more units than weeks. The tutorial and a last week for looking
+    back get a week each, where there is room.
     """
     groups: list[list[Unit]] = []
     for unit in there:
         joins = groups and groups[-1][-1].assignment is None
         groups = [*groups[:-1], [*groups[-1], unit]] if joins else [*groups, [unit]]
-    if len(groups) > num_weeks:
-        raise ValueError(f"{len(groups)} groups of units don't fit into {num_weeks} weeks.")
+    hours = [sum(unit.hours for unit in group) for group in groups]
+    while len(groups) > num_weeks:
+        least = min(range(len(groups) - 1), key=lambda place: hours[place] + hours[place + 1])
+        groups[least : least + 2] = [groups[least] + groups[least + 1]]
+        hours[least : least + 2] = [hours[least] + hours[least + 1]]
     free = num_weeks - len(groups)
     looks_back, tutorial = free > 0, has_tutorial and free > 1
-    hours = [sum(unit.hours for unit in group) for group in groups]
     weeks = [1] * len(groups)
     for _ in range(free - looks_back - tutorial if groups else 0):
         most = max(range(len(groups)), key=lambda place: (hours[place] / weeks[place], -place))
@@ -279,6 +286,16 @@ def calendar(there: Sequence[Unit], *, has_tutorial: bool, num_weeks: int = WEEK
         number = found[-1].last + 1 if found else 1
         found.append(Week(number, num_weeks, "looking back, questions, exam", "", 0.0))
     return found
+
+
+def unit_rows(there: Sequence[Unit]) -> Iterator[str]:
+    """Yield the table of units as the README has it: links from the tree's root."""
+    yield from ("| unit | lecture | assignment |", "|---|---|---|")
+    for unit in there:
+        lecture, task = unit.lecture, unit.assignment
+        link = f"[{unit.heading}](lectures/{lecture.stem}.ipynb)" if lecture else "none"
+        folder = f"[`{task.stem}`](assignments/{task.stem})" if task else "none"
+        yield f"| {unit.number} | {link} | {folder} |"
 
 
 def half_day(tutorial: str) -> list[tuple[int, int, str]]:

@@ -264,16 +264,17 @@ def test_students_get_what_the_term_has_released_and_never_a_draft(
     assert f"{NAME} = 'soon': a date with a time is wanted" in capsys.readouterr().err
 
 
-def test_without_release_dates_the_kits_list_decides(three: Course) -> None:
+def test_without_release_dates_the_assignments_say_themselves(three: Course) -> None:
     three.settings.unlink()
-    (three.kit / "solutions" / "handed_out.txt").write_text(f"# the kit's\n{NAME}\n{LATER}\n")
+    assert bundle.listed(three).given == (DRAFT, LATER, NAME)  # where none says it, all
+    for name in (NAME, LATER):
+        file = three.solution(name) / "assignment.toml"
+        file.write_text(f"handed_out = true\n{file.read_text()}")
     assert bundle.listed(three).given == (LATER, NAME)
     assert bundle.listed(three).unlisted == (DRAFT,)
     assert handed_out(bundle.make(three, Path("out"))) == {NAME, LATER}
-    listed = (KIT / "solutions" / "handed_out.txt").read_text().splitlines()
-    assert {name for name in listed if not name.startswith("#")} == {
-        path.name for path in (KIT / "assignments").iterdir()
-    }
+    kit = Course(kit=KIT, root=three.root)
+    assert set(bundle.listed(kit).given) == {path.name for path in (KIT / "assignments").iterdir()}
 
 
 def test_a_githubs_repository_holds_what_is_handed_out_and_what_it_is_made_for(

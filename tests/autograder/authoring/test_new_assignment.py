@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +18,14 @@ from autograder.author import new_assignment
 from autograder.author.verify import edits
 from autograder.commands import cli
 from autograder.course import assignment as plans
-from autograder.course.assignment import AssignmentError
+from autograder.course.assignment import AssignmentError, Need
 from autograder.course.course import Course
-from autograder.publish import bundle
+from autograder.platforms import github, sizes
+from autograder.publish import build, bundle
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
+from ringside.course import term
+from ringside.course.lectures import course_map, front_page, term_calendar
+from ringside.course.lectures.handout import Handout
 from tests.autograder.conftest import KIT
 
 REAL = "a03_allreduce"
@@ -111,6 +117,76 @@ def test_what_students_have_is_no_leak_wherever_the_name_sorts(
     shutil.copy(suite, given / "slip.py")
     found = bundle.leaks(course, given)
     assert found and all(line.startswith("slip.py: ") for line in found)
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Course:
+    """The kit of links, in which a new unit changes no file outside its folder."""
+    for name in ("solutions", "assignments"):
+        (tmp_path / name).mkdir()
+        for folder in (KIT / name).glob("a??_*"):
+            (tmp_path / name / folder.name).symlink_to(folder)
+    for name in ("lectures", "docs", "nbgrader_config.py"):
+        (tmp_path / name).symlink_to(KIT / name)
+    return Course(kit=tmp_path, root=tmp_path)
+
+
+def test_a_sixteenth_unit_is_everywhere_and_changes_no_file_outside_its_folder(
+    linked: Course,
+) -> None:
+    name, before = "a15_mine", set(files(linked.kit))
+    solution = new_assignment.make(name, linked)
+    file = solution / "assignment.toml"
+    plan = sizes.with_need(file.read_text(), Need(2000, 500)).replace(
+        "after = []", 'after = ["03"]'
+    )
+    file.write_text(plan)
+    build.build(plans.load(name, linked), linked)
+    # a draft: in the instructor's tree, and in nobody's hands
+    assert name in bundle.listed(linked).unlisted
+    with pytest.raises(AssignmentError, match=f"{name} is a draft"):
+        github.in_repository(plans.load(name, linked), linked)
+    handed_out = bundle.listed(linked).given
+    assert "| 15 |" not in "\n".join(course_map.unit_rows(course_map.units(linked.kit, handed_out)))
+    file.write_text(plan.replace("# handed_out", "handed_out"))
+    handed_out = bundle.listed(linked).given
+    assert handed_out[-1] == name and len(handed_out) == 15
+    there = course_map.units(linked.kit, handed_out)
+    assert (there[-1].number, there[-1].hours) == ("15", 1.0)
+    assert f"| 15 | none | [`{name}`](assignments/{name}) |" in course_map.unit_rows(there)
+    drawn = course_map.drawn(there, {one.number: f"{one.number}.html" for one in there})
+    assert 'href="15.html"' in drawn and "15 prefix sums after 03." in drawn
+    # the first page and its calendar, which has more units than weeks now
+    notebook = Handout(linked.release(name) / f"{name}.ipynb", is_lecture=False)
+    page = "\n".join(front_page.front(linked.kit, [notebook], {}))
+    assert "- add up over all ranks before your own, along a chain." in page
+    assert f"| 15 |  | [{notebook.title}](assignments/{name}.ipynb) | 1 |" in page
+    assert re.search(r"\| 14 \| .*15 prefix sums \| .*a15 \|", page)
+    # a term's calendar
+    course = linked.kit / "course.toml"
+    course.write_text(
+        f"[units]\n15 = 2026-02-02\n03 = 2026-02-09\n[due]\n{name} = 2026-03-01T23:59:00\n"
+    )
+    dates = term.read(course, plans.known(linked))
+    assert (
+        "unit 15 begins on 2026-02-02, before unit 03"
+        in term_calendar.out_of_order(dates, linked.kit)[0]
+    )
+    titles = term_calendar.titles(linked.kit)
+    stamp = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+    calendar = term_calendar.icalendar(dates, titles, stamp)
+    assert "SUMMARY:Lecture 15: prefix sums" in calendar
+    assert f"SUMMARY:a15 due: {notebook.title}" in calendar
+    # containers, and a course of its own
+    assert (
+        str(sizes.advice(plans.load(name, linked)))
+        == "a15_mine: 2000 MB, 500 s of CPU time: choose 2 CPU, 3 GB, 25 minutes"
+    )
+    assert f"| {name} | 2000 MB |" in sizes.table(
+        plans.load(n, linked) for n in plans.known(linked)
+    )
+    changed = {each.split("/")[1] for each in set(files(linked.kit)) - before - {"course.toml"}}
+    assert changed <= {name, "built", "source"}
 
 
 @pytest.fixture

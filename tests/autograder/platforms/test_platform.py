@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from autograder.collect.submissions import PathError
 from autograder.commands.cli import main
 from autograder.course import assignment as plans
 from autograder.course import limits
+from autograder.course.assignment import Need
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
 from autograder.platforms import container, reality_points, sizes
@@ -23,30 +26,44 @@ UTC = datetime.UTC
 
 
 def test_each_assignment_is_measured_and_told_what_to_choose() -> None:
-    assert sizes.measured().keys() <= set(plans.known())
-    for name, (memory_mb, cpu_s) in sizes.measured().items():
-        advice = sizes.advice(name)
+    for plan in map(plans.load, plans.known()):
+        advice = sizes.advice(plan)
+        assert plan.container is not None, f"{plan.name}: nobody has measured it"
         assert advice.container in sizes.CONTAINERS
-        assert advice.container.memory_mb > memory_mb > 100
+        assert advice.container.memory_mb > plan.container.memory_mb > 100
         assert 10 <= advice.minutes <= 40
-        assert cpu_s / min(advice.container.cpus, 1) < 60 * advice.minutes
+        assert plan.container.cpu_s / min(advice.container.cpus, 1) < 60 * advice.minutes
 
 
 def test_the_page_has_the_table_of_sizes() -> None:
     page = (Course.here().kit / "docs" / "platforms.md").read_text()
-    assert sizes.table() in page
+    assert sizes.table(map(plans.load, plans.known())) in page
 
 
-def test_the_advice_names_the_default_where_that_is_enough(monkeypatch) -> None:
-    rows = {"small": (512, 40.0), "large": (900, 40.0), "slow": (512, 200.0)}
-    monkeypatch.setattr(sizes, "measured", lambda: rows)
-    assert str(sizes.advice("small")) == (
-        "small: 512 MB, 40 s of CPU time: the default container is enough "
+def test_the_advice_names_the_default_where_that_is_enough() -> None:
+    def advice(need: Need | None) -> str:
+        return str(sizes.advice(replace(plans.load("a03_allreduce"), name="it", container=need)))
+
+    assert advice(Need(512, 40.0)) == (
+        "it: 512 MB, 40 s of CPU time: the default container is enough "
         "(0.5 CPU, 768 MB, 10 minutes)"
     )
-    assert str(sizes.advice("large")).endswith("choose 1 CPU, 1.5 GB, 10 minutes")
-    assert str(sizes.advice("slow")).endswith("choose 0.5 CPU, 768 MB, 20 minutes")
-    assert str(sizes.advice("new")).startswith("new: nobody has measured it; choose 4 CPU, 6 GB")
+    assert advice(Need(900, 40.0)).endswith("choose 1 CPU, 1.5 GB, 10 minutes")
+    assert advice(Need(512, 200.0)).endswith("choose 0.5 CPU, 768 MB, 20 minutes")
+    assert advice(None).startswith("it: nobody has measured it; choose 4 CPU, 6 GB")
+
+
+def test_what_is_measured_is_written_into_the_unit_and_nothing_else_is_changed() -> None:
+    text = (Course.here().solution("a03_allreduce") / "assignment.toml").read_text()
+    other = sizes.with_need(text, Need(1264, 77.4))
+    assert tomllib.loads(other)["container"] == {"memory_mb": 1264, "cpu_s": 77}
+    before, after = tomllib.loads(text), tomllib.loads(other)
+    assert before.pop("container") != after.pop("container") and before == after
+    assert sizes.with_need(other, Need(**tomllib.loads(text)["container"])) == text
+    never = 'title = "It"\n\n[[module]]\nname = "one"\n'
+    assert sizes.with_need(never, Need(512, 3)) == (
+        'title = "It"\n\n[container]\nmemory_mb = 512\ncpu_s = 3\n\n[[module]]\nname = "one"\n'
+    )
 
 
 def test_points_of_real_ranks_are_those_that_the_suites_give() -> None:

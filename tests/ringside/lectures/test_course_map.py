@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -13,21 +15,41 @@ import ringside
 from ringside.course import lectures
 from ringside.course.lectures import course_map, front_page
 from ringside.course.lectures.course_map import Unit
+from ringside.course.unit_facts import UnitFacts
+from ringside.toml_tables import TableError
 
 ROOT = Path(__file__).resolve().parents[3]
 THERE = course_map.units(ROOT)
 
 
-def unit(number: str, hours: float | None, tmp_path: Path) -> Unit:
-    """A unit with an assignment of so many hours, or with a lecture alone."""
+FACTS = {one.number: one.facts for one in THERE}
+
+
+def unit(number: str, hours: float | None, tree: Path) -> Unit:
+    """A unit with an assignment of so many hours, or with a lecture alone; laid into a tree."""
+    facts = FACTS[number]
     if hours is None:
-        lecture = tmp_path / f"{number}_it.py"
+        lecture = tree / "lectures" / f"{number}_it.py"
+        lecture.parent.mkdir(exist_ok=True)
         lecture.write_text("\n# %% [markdown]\n# # It\n")
-        return Unit(number, lecture, None)
-    task = tmp_path / f"a{number}_it.ipynb"
-    cells = [{"source": [f"| **total** | all | **110** | {hours:g} |\n"]}]
-    task.write_text(json.dumps({"cells": cells}))
-    return Unit(number, None, task)
+        return Unit(number, lecture, None, facts)
+    return Unit(
+        number, None, task(number, facts.in_notebook(hours), tree), replace(facts, hours=hours)
+    )
+
+
+def task(number: str, facts: Mapping[str, object], tree: Path) -> Path:
+    """An assignment's notebook with these facts."""
+    path = tree / "assignments" / f"a{number}_it" / f"a{number}_it.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"cells": [], "metadata": {"unit": facts}}))
+    return path
+
+
+def before(number: str) -> set[str]:
+    """All units that must come before a unit."""
+    direct = FACTS[number].after
+    return set(direct).union(*(before(one) for one in direct))
 
 
 def test_the_map_has_the_units_that_stand_in_the_tree_and_no_others() -> None:
@@ -36,13 +58,13 @@ def test_the_map_has_the_units_that_stand_in_the_tree_and_no_others() -> None:
     assert {one.number for one in THERE} == lectures_there | tasks_there
     drawn = course_map.drawn(THERE, {one.number: f"{one.number}.html" for one in THERE})
     assert set(re.findall(r'href="(\d\d)\.html"', drawn)) == lectures_there | tasks_there
-    assert drawn.count('class="arrow"') == sum(len(course_map.needs(one, THERE)) for one in THERE)
+    assert drawn.count('class="arrow"') == sum(len(one.facts.after) for one in THERE)
 
 
 def test_every_unit_of_the_tree_has_its_name_its_prerequisites_and_what_you_can() -> None:
     for one in THERE:
-        assert one.number in course_map.PREREQUISITES, one.number
-        assert one.number in course_map.SHORT and one.number in front_page.CAN, one.number
+        assert one.facts.name and one.facts.can, one.number
+        assert one.facts.after or one.number == "00", one.number
 
 
 @pytest.mark.parametrize("lecture", lectures.find(ROOT / "lectures"), ids=lambda one: one.name)
@@ -50,13 +72,13 @@ def test_no_lecture_needs_what_comes_after_it_on_the_map(lecture: lectures.Lectu
     cells = lectures.read(lecture).cells
     said = [one.source for one in cells if "prerequisites" in one.metadata.get("tags", [])]
     for number in re.findall(r"\((\d\d)_\w+\.ipynb", "\n".join(said)):
-        assert lecture.name[:2] not in course_map.before(number), number
+        assert lecture.name[:2] not in before(number), number
 
 
 def test_the_map_has_no_circle_and_leads_from_earlier_units_to_later_ones() -> None:
-    for number, needed in course_map.PREREQUISITES.items():
-        assert all(one < number for one in needed), number
-    assert course_map.before("05") == {"00", "01", "02", "03", "04"}
+    for number, facts in FACTS.items():
+        assert all(one < number for one in facts.after), number
+    assert before("05") == {"00", "01", "02", "03", "04"}
 
 
 def test_the_hours_are_those_of_the_notebooks_and_of_reading() -> None:
@@ -68,7 +90,7 @@ def test_the_hours_are_those_of_the_notebooks_and_of_reading() -> None:
 
 
 def test_boxes_do_not_overlap_and_stay_on_the_drawing(tmp_path: Path) -> None:
-    whole = [unit(number, 1, tmp_path) for number in course_map.PREREQUISITES]
+    whole = [unit(number, 1, tmp_path) for number in FACTS]
     for there in (THERE, whole):
         places = course_map.places(there)
         assert set(places) == {one.number for one in there}
@@ -76,14 +98,43 @@ def test_boxes_do_not_overlap_and_stay_on_the_drawing(tmp_path: Path) -> None:
             assert abs(x1 - x2) >= course_map.BOX or abs(y1 - y2) >= course_map.HIGH
         assert all(0 <= x <= course_map.WIDTH - course_map.BOX for x, _ in places.values())
         for one in there:
-            for other in course_map.needs(one, there):
+            for other in one.facts.after:
                 assert places[other][1] < places[one.number][1], "arrows lead down"
 
 
 def test_a_unit_that_is_missing_is_stood_in_for_by_what_it_needs(tmp_path: Path) -> None:
-    there = [unit(number, 1, tmp_path) for number in ("01", "04", "05")]
-    assert course_map.needs(there[2], there) == ["04"]
-    assert course_map.needs(there[1], there) == ["01"]  # by way of 03
+    for number in ("01", "02", "03", "04", "05"):
+        unit(number, 1, tmp_path)
+    first, fourth, fifth = course_map.units(tmp_path, ["a01_it", "a04_it", "a05_it"])
+    assert (first.number, first.facts.after) == ("01", ())
+    assert (fourth.number, fourth.facts.after) == ("04", ("01",))  # by way of 03
+    assert (fifth.number, fifth.facts.after) == ("05", ("04",))
+    second, fifth = course_map.among(course_map.units(tmp_path), ["02", "05"])
+    assert (second.facts.after, fifth.facts.after) == ((), ("02",))
+
+
+def test_facts_that_cannot_be_are_named_with_their_file(tmp_path: Path) -> None:
+    path = task("05", {"after": ["05"]}, tmp_path)
+    with pytest.raises(
+        TableError, match=r"a05_it\.ipynb: .*unit 05 can build upon units with lower"
+    ):
+        course_map.units(tmp_path)
+    path.write_text(json.dumps({"metadata": {"unit": {"before": ["04"]}}}))
+    with pytest.raises(TableError, match=r"a05_it\.ipynb: .*before = .*no such key"):
+        course_map.units(tmp_path)
+    path.write_text(json.dumps({"metadata": {}}))  # of a build that knew no facts
+    (old,) = course_map.units(tmp_path)
+    assert (old.name, old.facts) == ("it", UnitFacts())
+    with pytest.raises(ValueError, match=r"`autograder build a05_it` writes them"):
+        _ = old.hours
+    lecture = unit("05", None, tmp_path).lecture
+    assert lecture is not None
+    lecture.with_suffix(".toml").write_text("[unit]\nafter = [4]\n")
+    with pytest.raises(TableError, match=r"05_it\.toml: .*numbers of units are wanted"):
+        course_map.units(tmp_path)
+    lecture.with_suffix(".toml").write_text("[unit]\n")
+    with pytest.raises(TableError, match=r"05_it\.toml: the unit has an assignment, a05_it"):
+        course_map.units(tmp_path)
 
 
 def test_a_calendar_gives_more_weeks_to_units_with_more_hours(tmp_path: Path) -> None:
@@ -99,11 +150,15 @@ def test_a_calendar_gives_more_weeks_to_units_with_more_hours(tmp_path: Path) ->
     assert weeks[1].hours == 3
     crowded = course_map.calendar(there, has_tutorial=True, num_weeks=2)
     assert [one.work for one in crowded] == ["a01", "a03"]
-    with pytest.raises(ValueError, match="2 groups of units don't fit into 1 weeks"):
-        course_map.calendar(there, has_tutorial=False, num_weeks=1)
+    there.append(unit("04", 1, tmp_path))
+    crowded = course_map.calendar(there, has_tutorial=False, num_weeks=2)
+    assert [one.work for one in crowded] == ["a01", "a03, a04"]
+    assert [one.work for one in course_map.calendar(there, has_tutorial=True, num_weeks=1)] == [
+        "a01, a03, a04"
+    ]
 
 
-@pytest.mark.parametrize("numbers", [None, list(course_map.PREREQUISITES)])
+@pytest.mark.parametrize("numbers", [None, list(FACTS)])
 def test_the_calendar_of_the_course_fills_each_week_once(
     numbers: list[str] | None, tmp_path: Path
 ) -> None:

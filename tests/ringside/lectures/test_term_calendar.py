@@ -61,9 +61,9 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_the_page_lists_all_dates_in_order_and_says_how_it_counts(tree: Path) -> None:
-    found, there = term.read(tree / term.FILE), term_calendar.handouts(tree)
+    found, titles = term.read(tree / term.FILE), term_calendar.titles(tree)
     places = {"01": "lectures/01_messages.ipynb"}
-    lines = list(term_calendar.page(found, there, places))
+    lines = list(term_calendar.page(found, titles, places))
     rows = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines if line.startswith("| ")]
     assert rows[1:6] == [
         "| 1 | Mon 2 Feb | 11:00 | [Lecture 01: Messages](lectures/01_messages.ipynb) |",
@@ -92,8 +92,8 @@ def test_the_file_has_an_event_for_each_date_that_keeps_its_name_when_it_moves(t
 
     def events(text: str) -> dict[str, dict[str, str]]:
         (tree / term.FILE).write_text(text)
-        there = term_calendar.handouts(tree)
-        lines = unfolded(term_calendar.icalendar(term.read(tree / term.FILE), there, stamp))
+        titles = term_calendar.titles(tree)
+        lines = unfolded(term_calendar.icalendar(term.read(tree / term.FILE), titles, stamp))
         assert lines[:2] == ["BEGIN:VCALENDAR", "VERSION:2.0"] and lines[-1] == "END:VCALENDAR"
         assert r"X-WR-CALNAME:Parallel\; deep\, learning für alle" in lines[3]
         parts = "\n".join(lines).split("BEGIN:VEVENT\n")[1:]
@@ -110,11 +110,12 @@ def test_the_file_has_an_event_for_each_date_that_keeps_its_name_when_it_moves(t
 
 
 def test_a_unit_before_one_that_it_builds_upon_is_told(tree: Path) -> None:
-    assert term_calendar.out_of_order(term.read(tree / term.FILE)) == []
+    assert term_calendar.out_of_order(term.read(tree / term.FILE), ROOT) == []
     units = "03 = [2026-02-09, 2026-02-16]\n01 = [2026-02-10, 2026-02-11]\n09 = 2026-02-12\n"
-    (tree / term.FILE).write_text("[units]\n" + units)
-    (said,) = term_calendar.out_of_order(term.read(tree / term.FILE))
-    assert said.endswith(
+    (tree / term.FILE).write_text(f"[units]\n{units}77 = 2026-02-13\n")
+    stranger, late = term_calendar.out_of_order(term.read(tree / term.FILE), ROOT)
+    assert "[units]: there is no unit 77; 00, 01, 02" in stranger
+    assert late.endswith(
         "unit 03 begins on 2026-02-09, before unit 01 on 2026-02-10, on which it builds."
     )
 
