@@ -242,7 +242,8 @@ def _sessions(path: Path, part: Mapping[str, Any], zone: datetime.tzinfo) -> tup
     found = []
     for unit, value in part.items():
         if not UNIT.fullmatch(unit):
-            raise _error(path, unit, "units", f"{unit} = {value}: a unit is two digits, like 03.")
+            said = f"{unit} = {value}: units are named in two digits, like 03."
+            raise _error(path, unit, "units", said)
         for each in value if isinstance(value, list) and value else [value]:
             if isinstance(each, datetime.datetime):
                 at = _in_zone(each, zone)

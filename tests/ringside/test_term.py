@@ -72,7 +72,7 @@ def test_an_old_file_with_due_dates_alone_means_what_it_meant(tmp_path: Path) ->
             r"line 2: assistants = 'some': one of \"open\", \"separated\", \"c",
         ),
         ("timezone = 'Berlin'", r"line 1: timezone = 'Berlin': no such zone .* Europe/Berlin"),
-        ("[units]\n3 = 2026-01-01", r"line 2: \[units\]: 3 = 2026-01-01: a unit is two digits"),
+        ("[units]\n115 = 2026-01-01", r"line 2: \[units\]: 115 = 2026-01-01: units are named in"),
         ("[units]\n3 = 2026-01-01", r"line 2: \[units\]: 3 = .* in two digits"),
         ("[units]\n03 = '1 May'", r"line 2: \[units\]: 03 = '1 May': a date is wanted, like"),
         ("[units]\n03 = []", r"line 2: \[units\]: 03 = \[\]: a date is wanted"),
