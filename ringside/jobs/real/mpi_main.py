@@ -83,6 +83,13 @@ class MpiRanks(real_run.RealRanks):
     def abort(self, status: int) -> None:
         self._world.Abort(status)
 
+    def is_echo(self, error: BaseException) -> bool:
+        from mpi4py import MPI
+
+        # A peer that is gone has no error class of its own in MPI 3: these two hold it.
+        gone = (MPI.ERR_OTHER, MPI.ERR_INTERN)
+        return isinstance(error, MPI.Exception) and error.Get_error_class() in gone
+
 
 def main() -> int:
     """Be a rank; returns the exit status."""

@@ -175,8 +175,9 @@ def reported(asked: argparse.Namespace, ranks: RealRanks) -> Iterator[None]:
         kind = "asked" if isinstance(error, RingsideError) else "exception"
         message = str(error) if kind == "asked" else str(_rank_error(ranks.rank, error))
         status = 2 if kind == "asked" else 1
-        if not (ranks.is_echo(error) and _another_has_failed(asked.scratch, ranks.rank)):
-            report_failure(asked.scratch, kind, ranks.rank, message)
+        echo = ranks.is_echo(error)
+        if not (echo and _another_has_failed(asked.scratch, ranks.rank)):
+            report_failure(asked.scratch, kind, ranks.rank, message, echo=echo)
             print(f"ringside: {message}", file=sys.stderr, flush=True)
         ranks.abort(status)
         os._exit(status)  # abort may come back before the launcher's signal
