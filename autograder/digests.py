@@ -250,7 +250,7 @@ def _spell(node: Any, syntax: list[str], imports: list[ast.stmt]) -> None:
         for field in _fields(kind):
             value = getattr(node, field, None)
             if kind == "JoinedStr":
-                value = _joined(value)
+                value = _joined(value or ())
             if (value is None and kind != "Constant") or value == []:
                 continue
             syntax.append(field)
@@ -266,7 +266,7 @@ def _spell(node: Any, syntax: list[str], imports: list[ast.stmt]) -> None:
         syntax.append(ascii(node))
 
 
-def _joined(parts: list[ast.expr]) -> list[Any]:
+def _joined(parts: Iterable[Any]) -> list[Any]:
     """An f-string's parts: texts, none of them empty or beside another, and expressions."""
     joined: list[Any] = []
     for part in parts:
