@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -86,37 +88,41 @@ def test_a_comment_regrades_nobody_and_code_does_in_the_folders_of_a_run(kit: Pa
             path.write_text(path.read_text() + _LINES + remark)
     assert key(kit) == before
     assert digests.unit_digest(kit, UNIT) == unit
-    changed, of_unit = set(), set()
-    for folder, paths in files.items():
-        texts = {path: path.read_text() for path in paths}
-        for path, text in texts.items():
-            path.write_text(_CODE.lstrip() + text if path.suffix == ".toml" else text + _CODE)
-        if key(kit) != before:
-            changed.add(folder)
-        if digests.unit_digest(kit, UNIT) != unit:
-            of_unit.add(folder)
-        for path, text in texts.items():
-            path.write_text(text)
+    for folder in sorted(DEPENDS):
+        with mended(files[folder]):
+            assert key(kit) != before, folder
+            assert digests.unit_digest(kit, UNIT) != unit, folder
+    with mended(path for folder in files.keys() - DEPENDS for path in files[folder]):
+        assert key(kit) == before
+        assert digests.unit_digest(kit, UNIT) != unit  # its right forms
     assert key(kit) == before
-    assert changed == DEPENDS
-    assert of_unit == DEPENDS | {f"solutions/{UNIT}/right"} | {
-        folder for folder in files if folder == f"solutions/{UNIT}/wrong"
-    }
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["doctor/findings", "lectures/site", "checking/public_tests", "draw/svg", "predictions/ask"],
-)
-def test_what_only_students_read_is_in_no_key(name: str) -> None:
-    assert not [path for path in digests.run_files(KIT) if path.match(f"ringside/{name}.py")]
-    units = [plan.parent for plan in (KIT / "solutions").glob("*/assignment.toml")]
-    for unit in units:
-        modules = [path.stem.removeprefix("test_") for path in unit.glob("hidden/test_*.py")]
-        for module in modules:
-            files = digests.suite_files(KIT, unit.name, module)
-            assert unit / "hidden" / f"test_{module}.py" in files
-            assert KIT / "ringside" / f"{name}.py" not in files
+@contextmanager
+def mended(paths: Iterable[Path]) -> Iterator[None]:
+    """Change the code of files, for as long as the context lasts."""
+    texts = {path: path.read_text() for path in paths}
+    for path, text in texts.items():
+        path.write_text(_CODE.lstrip() + text if path.suffix == ".toml" else text + _CODE)
+    yield
+    for path, text in texts.items():
+        path.write_text(text)
+
+
+def test_what_only_students_read_is_in_no_key() -> None:
+    files = digests.run_files(KIT)
+    for plan in (KIT / "solutions").glob("*/assignment.toml"):
+        for test in plan.parent.glob("hidden/test_*.py"):
+            of_suite = digests.suite_files(KIT, plan.parent.name, test.stem.removeprefix("test_"))
+            assert test in of_suite
+            files |= of_suite
+    names = {path.relative_to(KIT).as_posix() for path in files}
+    for page in ("doctor/findings", "lectures/site", "checking/public_tests", "draw/svg"):
+        assert (KIT / "ringside" / f"{page}.py").is_file()
+        assert f"ringside/{page}.py" not in names
+    folders = {name.split("/")[1] for name in names if name.startswith("ringside/")}
+    apart = {"calibrate", "commands", "doctor", "draw", "handin", "handout", "launch", "lectures"}
+    assert not folders & (apart | {"predictions"})
 
 
 def test_published_numbers_count_where_a_suite_reads_them() -> None:
@@ -144,33 +150,22 @@ from autograder.suite.job import SuiteJob
 from autograder.suite.reality import RealCall, RealRanks
 from ringside.session.session import Session
 
-def imported():
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    return [str(Path(file).resolve()) for file in files if file]
-
 plan = assignment.load("a03_allreduce")
 with staged(plan, kit / "solutions" / "a03_allreduce") as stage:
     job = SuiteJob("ring", str(stage), str(folder / "record.json"), "s", "h", False,
-                   asdict(plan.limits), "test_sum_of_one_element", True)
+                   asdict(plan.limits), "test_all_gather_puts_shards_in_order", True)
     (folder / "job.json").write_text(json.dumps(asdict(job)))
     suite = kit / "solutions/a03_allreduce/hidden/test_ring.py"
     ini = Path(plugin.__file__).parent / "pytest.ini"
     pytest.main(["--job", str(folder / "job.json"), "-c", str(ini), str(suite)], plugins=[plugin])
-    seen = {"suite": imported(), "opened": sorted(opened)}
+    seen = {"suite": list(sys.modules), "opened": sorted(opened)}
 with Session(folder) as session:
-    seen["simulated rank"] = session.run("probe.py:imported", 1).values[0]
-real = RealRanks(folder, sandbox=False)
-seen["mpiexec"] = real.call_all([RealCall("probe.py:imported".replace(".py", ""), 1, [()])])[0].values[0]
+    seen["simulated rank"] = session.call("probe.py:imported", 1).values[0]
+run = RealRanks(folder, sandbox=False).call_all([RealCall("probe:imported", 1, [()])])[0]
+seen["mpiexec"] = run.values[0]
 (folder / "seen.json").write_text(json.dumps(seen))
 """
-_PROBE = """
-import sys
-from pathlib import Path
-
-def imported(comm):
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    return [str(Path(file).absolute()) for file in files if file]
-"""
+_PROBE = "import sys\ndef imported(comm): return list(sys.modules)\n"
 
 
 def test_the_key_covers_what_the_processes_of_a_grading_import_and_read(tmp_path: Path) -> None:
@@ -184,24 +179,25 @@ def test_the_key_covers_what_the_processes_of_a_grading_import_and_read(tmp_path
     seen = json.loads((tmp_path / "seen.json").read_text())
     files = digests.run_files(KIT) | digests.suite_files(KIT, UNIT, MODULE)
     names = {path.relative_to(KIT).as_posix() for path in files}
-    data = [name for name in seen.pop("opened") if name.endswith((".toml", ".ini", ".json"))]
+    data = [Path(name) for name in seen.pop("opened") if name.endswith((".toml", ".ini"))]
     # The unit's plan and limits are in a key by their values.
     plans = {f"solutions/{UNIT}/assignment.toml", "autograder/course/limits.toml"}
-    assert ours(data) <= names | plans
-    for process, paths in seen.items():
-        missing = {name for name in ours(paths) - names if not name.startswith(BESIDE)}
+    data = [path.relative_to(KIT).as_posix() for path in data if path.is_relative_to(KIT)]
+    assert "cluster/machines/textbook.toml" in data and set(data) <= names | plans
+    used = {process: files_of(modules) for process, modules in seen.items()}
+    for process, imported in used.items():
+        missing = {name for name in imported - names if not name.startswith(BESIDE)}
         assert not missing, process
-    used = {process: ours(paths) for process, paths in seen.items()}
     assert {"autograder/suite/plugin.py", "ringside/timing/replay.py"} <= used["suite"]
-    assert "ringside/ranks/rank.py" in used["simulated rank"]
+    assert "ringside/ranks/zygote.py" in used["simulated rank"]
     assert "ringside/network/codec.py" in used["mpiexec"]
 
 
-def ours(paths: list[str]) -> set[str]:
-    """Those of the kit's own folders, by their names below it."""
-    inside = [Path(path) for path in paths if Path(path).is_relative_to(KIT)]
-    names = {path.relative_to(KIT).as_posix() for path in inside}
-    return {name for name in names if name.split("/")[0] in ("ringside", "autograder", "solutions")}
+def files_of(modules: list[str]) -> set[str]:
+    """Where these modules lie in the kit; none for a library's."""
+    bases = [module.replace(".", "/") for module in modules]
+    names = {name for base in bases for name in (f"{base}.py", f"{base}/__init__.py")}
+    return {name for name in names if (KIT / name).is_file()}
 
 
 _TEXT = '''
@@ -221,7 +217,7 @@ class Point:  # with a remark
         async def inner(*a, **k): return [*a, {**k}, 1e-3, 2j, b"x", ...]
         raise ValueError("A message.") from None
 '''
-_DIGEST = "?"
+_DIGEST = "b9c25734241e86412a8422b8d5292b3a64d49ca1ea404d79241cf71c3ca6ab4b"
 
 
 def test_all_pythons_spell_a_files_syntax_alike() -> None:
