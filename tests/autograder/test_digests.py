@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -123,6 +124,20 @@ def test_what_only_students_read_is_in_no_key() -> None:
     folders = {name.split("/")[1] for name in names if name.startswith("ringside/")}
     apart = {"calibrate", "commands", "doctor", "draw", "handin", "handout", "launch", "lectures"}
     assert not folders & (apart | {"predictions"})
+
+
+def test_every_place_that_the_digests_name_is_there() -> None:
+    # A folder that moves would else leave the key in silence.
+    places = {*digests.RUN, *digests.APART, digests.FRONT, *digests.READ, *digests.READ.values()}
+    assert not [place for place in places if not (KIT / place).exists()]
+
+
+def test_no_docstring_is_read_where_a_grade_is_made() -> None:
+    files = digests.run_files(KIT) | set(KIT.glob("solutions/*/hidden/*.py"))
+    readers = re.compile(r"__doc__|getdoc\(|getsource|get_docstring\(")
+    texts = {path.relative_to(KIT).as_posix(): path.read_text("utf-8") for path in files}
+    readings = {name for name, text in texts.items() if readers.search(text)}
+    assert readings == {"ringside/mpi/namespace.py"}  # what help(MPI) prints
 
 
 def test_published_numbers_count_where_a_suite_reads_them() -> None:
