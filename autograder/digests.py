@@ -34,17 +34,17 @@ RUN = (
     "ringside/mpi",
     "ringside/ranks",
     "ringside/session",
-    "ringside/real/recorder.py",  # `ringside.compute` and `phase`, on simulated ranks too
+    "ringside/jobs/real/recorder.py",  # `ringside.compute` and `phase`, on simulated ranks too
     "autograder/sandbox",
-    "autograder/real_ranks",
-    "autograder/suite",
+    "autograder/grade/real_ranks",
+    "autograder/grade/suite",
     "autograder/grade/grading.py",
 )
 # What these import and no grade depends on: pictures, a term's dates, and the course's secret,
 # which is in a key by its value.
 APART = (
     "ringside/draw",
-    "ringside/term.py",
+    "ringside/course/term.py",
     "autograder/course/secret.py",
     "autograder/course/settings.py",
 )
@@ -53,7 +53,7 @@ FRONT = "ringside/__init__.py"
 # Data that code reads where it runs.
 READ = {
     "ringside/timing/machine.py": "cluster/machines",
-    "ringside/validation/row.py": "cluster/validation",
+    "ringside/checking/published.py": "cluster/validation",
 }
 _DATA = (".toml", ".ini")
 _OURS = ("autograder", "ringside", "solutions")

@@ -24,9 +24,9 @@ DEPENDS = {
     "autograder",  # the package, imports, scratch, tables
     "autograder/course",  # assignment, course, limits
     "autograder/grade",  # grading
-    "autograder/real_ranks",
+    "autograder/grade/real_ranks",
     "autograder/sandbox",
-    "autograder/suite",
+    "autograder/grade/suite",
     "cluster/machines",
     "ringside",  # errors, factors, trace, units, ...
     "ringside/checking",  # what suites assert, not what students' checks print
@@ -35,7 +35,7 @@ DEPENDS = {
     "ringside/network",
     "ringside/pytorch",
     "ringside/ranks",
-    "ringside/real",  # recorder
+    "ringside/jobs/real",  # recorder
     "ringside/scale",
     "ringside/session",
     "ringside/timing",
@@ -48,7 +48,7 @@ BESIDE = (
     *digests.APART,
     "ringside/checking/",
     "ringside/commands/",
-    "ringside/predictions/",
+    "ringside/course/predictions/",
     "ringside/progress.py",
 )
 UNIT, MODULE = "a03_allreduce", "ring"
@@ -160,9 +160,9 @@ sys.addaudithook(lambda event, values: event == "open" and opened.add(str(values
 import pytest
 from autograder.course import assignment
 from autograder.grade.grading import staged
-from autograder.suite import plugin
-from autograder.suite.job import SuiteJob
-from autograder.suite.reality import RealCall, RealRanks
+from autograder.grade.suite import plugin
+from autograder.grade.suite.job import SuiteJob
+from autograder.grade.suite.reality import RealCall, RealRanks
 from ringside.session.session import Session
 
 plan = assignment.load("a03_allreduce")
@@ -203,7 +203,7 @@ def test_the_key_covers_what_the_processes_of_a_grading_import_and_read(tmp_path
     for process, imported in used.items():
         missing = {name for name in imported - names if not name.startswith(BESIDE)}
         assert not missing, process
-    assert {"autograder/suite/plugin.py", "ringside/timing/replay.py"} <= used["suite"]
+    assert {"autograder/grade/suite/plugin.py", "ringside/timing/replay.py"} <= used["suite"]
     assert "ringside/ranks/zygote.py" in used["simulated rank"]
     assert "ringside/network/codec.py" in used["mpiexec"]
 
