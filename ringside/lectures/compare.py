@@ -34,8 +34,8 @@ def compare(lecture: Lecture) -> list[str]:
     Raises:
         LectureError: the notebook is stale, or a cell raised.
     """
-    for problem in problems(lecture):
-        raise LectureError(f"{lecture.name}: {problem} Build it before you compare its outputs.")
+    if stale := problems(lecture):
+        raise LectureError(f"{lecture.name}: {stale[0]} Build it before you compare its outputs.")
     stored = untyped("nbformat").read(lecture.notebook, as_version=4)
     with tempfile.TemporaryDirectory(prefix="ringside-compare-") as scratch:
         leave_out = shutil.ignore_patterns("__pycache__", "*.ipynb")

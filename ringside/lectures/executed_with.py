@@ -6,7 +6,8 @@
     }
 
 The kernel notes each file that it opens, so nobody has to list what a lecture reads, also where a
-function of the kit reads it: a machine, the ledger, published measurements.
+function of the kit reads it: a machine, the ledger, published measurements. What only a rank or
+another process opens isn't noted; no lecture does that with its data.
 """
 
 from __future__ import annotations
