@@ -34,7 +34,6 @@ RUN = (
     "ringside/mpi",
     "ringside/ranks",
     "ringside/session",
-    "ringside/jobs/real/recorder.py",  # `ringside.compute` and `phase`, on simulated ranks too
     "autograder/sandbox",
     "autograder/grade/real_ranks",
     "autograder/grade/suite",

@@ -35,7 +35,6 @@ DEPENDS = {
     "ringside/network",
     "ringside/pytorch",
     "ringside/ranks",
-    "ringside/jobs/real",  # recorder
     "ringside/scale",
     "ringside/session",
     "ringside/timing",
@@ -48,7 +47,7 @@ BESIDE = (
     *digests.APART,
     "ringside/checking/",
     "ringside/commands/",
-    "ringside/course/predictions/",
+    "ringside/course/",
     "ringside/progress.py",
 )
 UNIT, MODULE = "a03_allreduce", "ring"
@@ -118,12 +117,16 @@ def test_what_only_students_read_is_in_no_key() -> None:
             assert test in of_suite
             files |= of_suite
     names = {path.relative_to(KIT).as_posix() for path in files}
-    for page in ("doctor/findings", "lectures/site", "checking/public_tests", "draw/svg"):
+    for page in (
+        "jobs/doctor/findings",
+        "course/lectures/site",
+        "checking/public_tests",
+        "draw/svg",
+    ):
         assert (KIT / "ringside" / f"{page}.py").is_file()
         assert f"ringside/{page}.py" not in names
     folders = {name.split("/")[1] for name in names if name.startswith("ringside/")}
-    apart = {"calibrate", "commands", "doctor", "draw", "handin", "handout", "launch", "lectures"}
-    assert not folders & (apart | {"predictions"})
+    assert not folders & {"commands", "course", "draw", "jobs"}
 
 
 def test_every_place_that_the_digests_name_is_there() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringside.course import term
-from ringside.course.lectures import api, term_calendar
+from ringside.course.lectures import api, page_spoilers, term_calendar
 from ringside.course.lectures.build import build, problems, read, untyped, with_outputs
 from ringside.course.lectures.compare import compare
 from ringside.course.lectures.executed_with import kit_of
@@ -19,6 +19,8 @@ from ringside.course.lectures.site import site
 from ringside.course.lectures.slides import renew
 from ringside.course.lectures.spoilers import given_away
 from ringside.course.lectures.tagged_parts import missing
+from ringside.course.predictions import students
+from ringside.course.term import Term
 from ringside.output_folder import FolderError
 from ringside.progress import waiting
 from ringside.toml_tables import TableError
@@ -145,8 +147,8 @@ def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
         print(f"{lecture.name}, {difference}")
     if differing:
         count = f"{len(differing)} output{'s differ' if len(differing) > 1 else ' differs'}"
-        cure = f"Where that is meant, run: python -m ringside.course.lectures build --force {lecture.name}"
-        print(f"{lecture.name}: {count}. {cure}")
+        cure = f"python -m ringside.course.lectures build --force {lecture.name}"
+        print(f"{lecture.name}: {count}. Where that is meant, run: {cure}")
     else:
         print(f"{lecture.name}: the same outputs")
     return not differing
@@ -156,9 +158,8 @@ def check(lecture: Lecture) -> bool:
     """Say whether a lecture is stale, what executed it, and what it lacks; nothing is executed."""
     stale = problems(lecture)
     for problem in stale:
-        print(
-            f"{lecture.name}: {problem} Run: python -m ringside.course.lectures build {lecture.name}"
-        )
+        command = f"python -m ringside.course.lectures build {lecture.name}"
+        print(f"{lecture.name}: {problem} Run: {command}")
     text = read(lecture)
     executed = untyped("nbformat").read(lecture.notebook, 4) if lecture.notebook.is_file() else None
     if executed and not stale:

@@ -1,9 +1,10 @@
 """Executing a lecture anew, and comparing its outputs with those of the committed notebook.
 
 The same text, data, kit and libraries give the same bytes: in all pictures, too. What would differ
-from run to run is taken out when a lecture is executed (`ringside.course.lectures.build`): addresses,
-folders of kernels, live widgets. One thing can't be: a picture of times that were measured on the
-machine. Its cell carries the tag `measured`, and of its outputs only the pictures may differ.
+from run to run is taken out when a lecture is executed (`ringside.course.lectures.build`):
+addresses, folders of kernels, live widgets. One thing can't be: a picture of times that were
+measured on the machine. Its cell carries the tag `measured`, and of its outputs only the pictures
+may differ.
 """
 
 from __future__ import annotations

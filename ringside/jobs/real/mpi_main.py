@@ -16,8 +16,8 @@ from typing import Any
 
 from ringside.jobs.real import facts as cluster_facts
 from ringside.jobs.real import run as real_run
-from ringside.jobs.real.recorder import Recorder, recording_here
 from ringside.jobs.real.watch import Watch, report_start
+from ringside.session.recorder import Recorder, recording_here
 from ringside.session.session import Target
 
 

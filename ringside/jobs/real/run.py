@@ -53,8 +53,8 @@ from ringside.checking.notebook import module_sha256
 from ringside.errors import Frame, RankError, RingsideError
 from ringside.files import write_atomically
 from ringside.jobs.real.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
-from ringside.jobs.real.recorder import Recorder, is_student_file, recording_here
 from ringside.jobs.real.watch import UNFINISHED, report_failure
+from ringside.session.recorder import Recorder, is_student_file, recording_here
 from ringside.session.session import Target
 
 FORMAT = "ringside-run"

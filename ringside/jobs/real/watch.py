@@ -30,7 +30,7 @@ from typing import Any
 
 from ringside.errors import DeadlineError
 from ringside.files import write_atomically
-from ringside.jobs.real.recorder import Recorder, student_frame
+from ringside.session.recorder import Recorder, student_frame
 
 UNFINISHED = "unfinished"  # left by ranks that have stopped before their work was done
 _GRACE_S = 1.0  # for all ranks to have written their line

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ringside.course import lectures
+from ringside.course.lectures import spoilers
 from ringside.course.lectures.__main__ import main as command
 from ringside.course.lectures.compare import differences
 from ringside.course.predictions import in_notebook
