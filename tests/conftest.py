@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def turn(item: pytest.Item) -> int:
         below = item.path.relative_to(KIT / "tests").parts if KIT in item.path.parents else ()
-        return {("cluster",): 0, ("autograder", "verify"): 2}.get(below[:-1], 1)
+        return {("cluster",): 0, ("autograder", "author"): 2}.get(below[:-1], 1)
 
     items.sort(key=turn)
 

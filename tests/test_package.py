@@ -111,7 +111,7 @@ def test_the_wheel_holds_presets_templates_licences_and_the_handout(wheel: Path)
     for folder in ("machines", "sites", "templates", "validation"):
         for path in (ROOT / "cluster" / folder).iterdir():
             assert f"ringside/cluster/{folder}/{path.name}" in names
-    for path in (ROOT / "ringside" / "lectures" / "templates").iterdir():
+    for path in (ROOT / "ringside" / "course" / "lectures" / "templates").iterdir():
         assert f"ringside/course/lectures/templates/{path.name}" in names
     assert {"ringside/mpi/__init__.py", "autograder/commands/cli.py"} <= names
     for name in ("LICENSE", "LICENSE-teaching"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from gpu.bench import Record
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("tests/ringside/pytorch/test_torch_gpu.py", "tests/autograder/measured/test_measured.py")
+FILES = ("tests/ringside/pytorch/test_torch_gpu.py", "tests/autograder/grade/test_measured.py")
 
 
 def run(limit_s: float) -> Record:

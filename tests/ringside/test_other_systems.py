@@ -14,7 +14,7 @@ import pytest
 
 from ringside.checking import notebook
 from ringside.commands import cli
-from tests.ringside.handout.test_update import AFTER, BEFORE, A, lay, there, update, write_mine
+from tests.ringside.course.test_update import AFTER, BEFORE, A, lay, there, update, write_mine
 
 ROOT = Path(__file__).resolve().parents[2]
 RING = "def f(comm, x):\n    # a sum, by the library\n    return comm.allreduce(x)\n"

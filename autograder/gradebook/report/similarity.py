@@ -7,7 +7,7 @@ token lists that differ in few insertions and deletions (``Indel.normalized_simi
 
 How sure is that? 125 modules were written from the docstrings alone, and compared with the shipped
 solution and the right forms of their assignment (659 pairs). All 375 shipped modules were copied in
-disguise, by a program (tests/autograder/report/disguise.py). Found are:
+disguise, by a program (tests/autograder/gradebook/disguise.py). Found are:
 
     alike by at least                                      80 %    85 %    90 %    95 %
     independent modules, like the nearest shipped form    2.4 %   0.8 %   0.8 %     0 %

@@ -17,7 +17,7 @@ from ringside.course import lectures
 from ringside.course.lectures import spoilers, tagged_parts
 from ringside.course.predictions import in_notebook
 from tests.browser import CHROMIUM, Browser
-from tests.ringside.lectures import test_lectures as rules
+from tests.ringside.course import test_lectures as rules
 
 ROOT = Path(__file__).resolve().parents[3]
 missing = [

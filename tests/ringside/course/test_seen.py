@@ -17,7 +17,7 @@ from ringside.course.lectures.handout import Handout
 from ringside.course.lectures.site import page
 from ringside.course.lectures.slides import prepared
 from ringside.course.predictions import in_notebook, students
-from tests.ringside.lectures.test_prompts import executed, small, text_of
+from tests.ringside.course.test_prompts import executed, small, text_of
 
 __all__ = ["small"]  # a fixture
 

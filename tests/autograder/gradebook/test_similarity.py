@@ -10,7 +10,7 @@ import pytest
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.gradebook.report import report, similarity
-from tests.autograder.report.disguise import disguised
+from tests.autograder.gradebook.disguise import disguised
 
 ROOT = Path(__file__).resolve().parents[3]
 
