@@ -55,6 +55,9 @@ READ = {
     "ringside/checking/published.py": "cluster/validation",
 }
 _DATA = (".toml", ".ini")
+# What an assignment.toml says to the map, to calendars and of containers, and a list beside it.
+_FACTS = ("handed_out", "due", "unit", "container")
+_LIST = "lines_that_show_less.toml"
 _OURS = ("autograder", "ringside", "solutions")
 
 
@@ -72,7 +75,7 @@ def unit_digest(kit: Path, assignment: str) -> str:
     the limits; and the code that grades. Its notebook and pages aren't in it.
     """
     unit = kit / "solutions" / assignment
-    pages = {unit / "notebook.py"}
+    pages = {unit / "notebook.py", unit / _LIST}
     own = {path for path in _files([unit], (".py", ".diff", *_DATA)) if path not in pages}
     forms = {path for path in own if path.relative_to(unit).parts[0] in ("right", "wrong")}
     limits = kit / "autograder" / "course" / "limits.toml"
@@ -112,7 +115,8 @@ def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
     own = {path for path in files - supplied if kit / "solutions" in path.parents}
     if (tests | supplied) <= files and not any(map(_by_name, own)):
         return files
-    return _followed(kit, _files([unit / "hidden", *unit.glob("*.*")], (".py", *_DATA)))
+    everything = _files([unit / "hidden", *unit.glob("*.*")], (".py", *_DATA))
+    return _followed(kit, everything - {unit / _LIST})
 
 
 def _supplied(unit: Path) -> list[str]:
@@ -193,9 +197,12 @@ def content_of(suffix: str, content: bytes) -> bytes:
         return _code(content).digest
     if suffix == ".toml":
         try:
-            return ascii(tomllib.loads(content.decode())).encode()
+            table = tomllib.loads(content.decode())
         except ValueError:
-            pass
+            return content
+        if "module" in table:  # an assignment.toml
+            table = {key: value for key, value in table.items() if key not in _FACTS}
+        return ascii(table).encode()
     return content
 
 

@@ -29,6 +29,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
@@ -39,6 +40,7 @@ from autograder.course.assignment import Assignment, AssignmentError, ModuleSpec
 from autograder.course.course import Course
 from autograder.publish import consistency
 from autograder.publish.consistency import DIRECTIVE
+from autograder.tables import TableError
 from ringside import output_folder
 from ringside.checking import cell_text
 from ringside.course import unit_facts
@@ -162,9 +164,18 @@ def instructor_notebook(assignment: Assignment, text: str, solution: Path) -> No
     notebook = notebooks.notebook(cells)
     notebook.metadata["kernelspec"] = dict(KERNEL)
     notebook.metadata["language_info"] = {"name": "python"}
-    notebook.metadata[unit_facts.KEY] = assignment.unit.in_notebook(assignment.hours)
+    notebook.metadata[unit_facts.KEY] = _facts(assignment, solution)
     nbformat.validate(notebook)
     return notebook
+
+
+def _facts(assignment: Assignment, solution: Path) -> dict[str, Any]:
+    """What the map and the first page say of it, for the notebook's metadata."""
+    try:
+        facts = unit_facts.parse(assignment.unit, assignment.name[1:3])
+    except TableError as error:
+        raise BuildError(f"{solution / 'assignment.toml'}: {error}") from None
+    return facts.in_notebook(assignment.hours)
 
 
 def _date(cell: NotebookNode, assignment: Assignment) -> None:

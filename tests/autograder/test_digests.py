@@ -116,6 +116,7 @@ def test_what_only_students_read_is_in_no_key() -> None:
             of_suite = digests.suite_files(KIT, plan.parent.name, test.stem.removeprefix("test_"))
             assert test in of_suite
             files |= of_suite
+    assert "lines_that_show_less.toml" not in {path.name for path in files}
     names = {path.relative_to(KIT).as_posix() for path in files}
     for page in (
         "jobs/doctor/findings",
@@ -127,6 +128,25 @@ def test_what_only_students_read_is_in_no_key() -> None:
         assert f"ringside/{page}.py" not in names
     folders = {name.split("/")[1] for name in names if name.startswith("ringside/")}
     assert not folders & {"commands", "course", "draw", "jobs"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ('name = "all-reduce"', 'name = "sums"', True),
+        ('after = ["01"]', 'after = ["01", "02"]', True),
+        ("memory_mb = 1248", "memory_mb = 1264", True),
+        ("handed_out = true", "due = 2026-03-01T23:59:00Z", True),
+        ("weight = 35", "weight = 30", False),
+        ("n = 1_000_000", "n = 1_000", False),
+        ("supplied = [", 'supplied = ["more.py", ', False),
+    ],
+)
+def test_facts_of_a_unit_regrade_nobody(old: str, new: str, same: bool) -> None:
+    text = (KIT / "solutions" / "a03_allreduce" / "assignment.toml").read_text()
+    assert old in text
+    before = digests.content_of(".toml", text.encode())
+    assert (digests.content_of(".toml", text.replace(old, new).encode()) == before) is same
 
 
 def test_every_place_that_the_digests_name_is_there() -> None:

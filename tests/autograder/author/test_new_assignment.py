@@ -140,6 +140,9 @@ def test_a_sixteenth_unit_is_everywhere_and_changes_no_file_outside_its_folder(
     plan = sizes.with_need(file.read_text(), Need(2000, 500)).replace(
         "after = []", 'after = ["03"]'
     )
+    file.write_text(plan.replace('["03"]', '["16"]'))
+    with pytest.raises(AssignmentError, match=r"assignment\.toml: \[unit\]: .*unit 15 can build"):
+        build.build(plans.load(name, linked), linked)
     file.write_text(plan)
     build.build(plans.load(name, linked), linked)
     # a draft: in the instructor's tree, and in nobody's hands
