@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-VERSION = "0.2.0"  # pyproject.toml reads it here
+VERSION = "0.3.0"  # pyproject.toml reads it here
 PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE.parent
 

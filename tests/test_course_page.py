@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ringside.course.handout.listing import listing
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "course.md"
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
@@ -26,8 +28,9 @@ def rows() -> list[tuple[str, list[str]]]:
 def test_the_page_has_rows_of_every_unit() -> None:
     assert len(rows()) >= 60
     text = PAGE.read_text(encoding="utf-8")
-    for path in sorted((ROOT / "solutions").glob("a[0-9][0-9]_*")):
-        assert f"[{path.name[:3]} " in text, f"{PAGE.name} names no module of {path.name}"
+    names = [path.name for path in ROOT.glob("solutions/a[0-9][0-9]_*")]
+    for name in listing(names, None, ROOT).given:  # a draft may wait
+        assert f"[{name[:3]} " in text, f"{PAGE.name} names no module of {name}"
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,9 @@ An edit has a name, a sentence, the test that must fail, and its changes. Where 
 ``honest: no`` marks what nobody writes by mistake; all others are mistakes of students, so that
 public tests must warn of them before they cost much (``autograder.author.verify.verify``).
 
-A change names the
-function or class that it is in (or nothing: the whole file), then shows lines as ``diff`` does:
-kept, removed and added ones. ``@@ replace NAME`` gives a whole definition anew, ``@@ add`` adds
-lines at the end of the file.
+A change names the function or class that it is in (or nothing: the whole file), then shows lines
+as ``diff`` does: kept, removed and added ones. ``@@ replace NAME`` gives a whole definition anew,
+``@@ add`` adds lines at the end of the file.
 
 An edit applies to the *bare* reference: without docstrings, comments and blank lines. So what is
 said about the code can change, and no edit breaks. Where the code of a reference changes, an edit

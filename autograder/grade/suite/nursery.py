@@ -189,8 +189,6 @@ def serve(fd: int, run: str) -> None:
     from autograder.grade.suite import plugin
     from autograder.sandbox import sandbox, warm_sandbox
 
-    pass
-
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

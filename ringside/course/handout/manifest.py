@@ -1,7 +1,7 @@
 """What a handout holds: a digest of each file and cell, and the text of each module's stub.
 
     .ringside/handout.json
-        {"version": "0.2.0",
+        {"version": "0.3.0",
          "files": {"assignments/a03_allreduce/shards.py": "9f86d081884c7d65", ...},
          "cells": {"assignments/a03_allreduce/a03_allreduce.ipynb": {"ring": "..."}},
          "stubs": {"assignments/a03_allreduce/a03_allreduce.ipynb": {"ring": "%%module ..."}}}
