@@ -158,5 +158,5 @@ def test_the_command_prints_the_maximum_and_the_container(tmp_path: Path, capsys
     assert said[1].startswith(
         f"The maximum there is {105 - lacks:g} points: the {lacks:g} of tests"
     )
-    assert said[2] == str(sizes.advice("a01_first_ranks"))
+    assert said[2] == str(sizes.advice(plans.load("a01_first_ranks")))
     assert path.is_file()
