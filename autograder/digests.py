@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from autograder.imports import parsed
 
-__all__ = ["forget", "kit_digest", "run_files", "suite_files", "unit_digest"]
+__all__ = ["EXCEPTIONS", "forget", "kit_digest", "run_files", "suite_files", "unit_digest"]
 
 # What runs where a grade is made, under the kit's root: all files of a folder, since many are
 # started by name or imported by submissions. What these import is found, and isn't named here.
@@ -55,9 +55,9 @@ READ = {
     "ringside/checking/published.py": "cluster/validation",
 }
 _DATA = (".toml", ".ini")
-# What an assignment.toml says to the map, to calendars and of containers, and a list beside it.
+# What an assignment.toml says to the map, to calendars and of containers; no grade depends on it.
 _FACTS = ("handed_out", "due", "unit", "container")
-_LIST = "lines_that_show_less.toml"
+EXCEPTIONS = "lines_that_show_less.toml"  # of an assignment, to `verify --lines`; nor on these
 _OURS = ("autograder", "ringside", "solutions")
 
 
@@ -75,7 +75,7 @@ def unit_digest(kit: Path, assignment: str) -> str:
     the limits; and the code that grades. Its notebook and pages aren't in it.
     """
     unit = kit / "solutions" / assignment
-    pages = {unit / "notebook.py", unit / _LIST}
+    pages = {unit / "notebook.py", unit / EXCEPTIONS}
     own = {path for path in _files([unit], (".py", ".diff", *_DATA)) if path not in pages}
     forms = {path for path in own if path.relative_to(unit).parts[0] in ("right", "wrong")}
     limits = kit / "autograder" / "course" / "limits.toml"
@@ -116,7 +116,7 @@ def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
     if (tests | supplied) <= files and not any(map(_by_name, own)):
         return files
     everything = _files([unit / "hidden", *unit.glob("*.*")], (".py", *_DATA))
-    return _followed(kit, everything - {unit / _LIST})
+    return _followed(kit, everything - {unit / EXCEPTIONS})
 
 
 def _supplied(unit: Path) -> list[str]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from autograder.publish import consistency
 
 __all__ = [
-    "defined", "without_cells", "without_node", "without_tables", "without_tests", "words",
+    "defined", "without_cells", "without_lines", "without_node", "without_tables", "without_tests",
+    "words",
 ]  # fmt: skip
 
 _LINE = 100  # characters, of an import that is written anew
@@ -33,6 +34,11 @@ def without_tables(text: str, module: str) -> str:
         return part.lstrip().startswith(("[[run]]", "[[measured]]")) and bool(of.search(part))
 
     return "".join(part for part in parts if not goes(part)).rstrip("\n") + "\n"
+
+
+def without_lines(text: str, module: str) -> str:
+    """lines_that_show_less.toml without the lines of a module's tests."""
+    return re.sub(rf'(?m)^"{module}/.*\n', "", text)
 
 
 def without_cells(text: str, module: str, runs: set[str]) -> str:

@@ -3,6 +3,7 @@
     assignment.toml             its [[module]], and the [[run]] and [[measured]] of it
     notebook.py                 its section, or where others share that, its cells alone
     test_public.py, supplied    tests of it, and rows of tables that name it
+    lines_that_show_less.toml   lines about its tests
     hidden/                     test_MODULE.py, and such rows
     MODULE.py, wrong/, right/   its files
 
@@ -25,6 +26,7 @@ from autograder.author import cuts
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
+from autograder.digests import EXCEPTIONS
 from autograder.publish import consistency
 from ringside import output_folder
 
@@ -95,6 +97,8 @@ def plan_of(plan: Assignment, module: str, course: Course) -> Removal:
         before = path.read_text(encoding="utf-8")
         if name == "assignment.toml":
             after = cuts.without_tables(before, module)
+        elif name == EXCEPTIONS:
+            after = cuts.without_lines(before, module)
         elif name == "notebook.py":
             after = cuts.without_cells(before, module, runs)
         else:
@@ -191,6 +195,7 @@ def _editable(plan: Assignment, solution: Path) -> list[Path]:
     texts = [solution / name for name in (*plan.supplied, plan.public_tests or "")]
     found = [solution / "assignment.toml", solution / "notebook.py"]
     found += [path for path in texts if path.suffix == ".py" and path.is_file()]
+    found += [path for path in (solution / EXCEPTIONS,) if path.is_file()]
     return found + sorted((solution / "hidden").rglob("*.py"))
 
 

@@ -36,12 +36,12 @@ from autograder.author.verify import verify
 from autograder.author.verify.verify import Subject
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from autograder.digests import EXCEPTIONS
 from autograder.grade.grading import run_suite, staged
 
 SHOWN = ("same", "numbers", "fault", "value")  # a reader sees the failure that the test is about
 OUTCOMES = (*SHOWN, "fails", "silent", "broken", "no line")
 TIMEOUT_S = 120.0
-EXCEPTIONS = "lines_that_show_less.toml"  # of an assignment; it may have none
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*(?:e[-+]?\d+)?|\binf\b|\bnan\b)")
 _VALUE = re.compile(r"\b(?:is|has) (.+?)(?: s)?[;,] (?:it|the|which|')|\braised (\w+)")
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autograder.author.verify import reproduce
+from autograder.digests import EXCEPTIONS
 from ringside.checking import (
     Case,
     Verdict,
@@ -247,7 +248,7 @@ def test_an_exception_is_needed_or_must_go() -> None:
 
 
 def test_every_exception_is_of_a_test_and_has_a_reason() -> None:
-    files = sorted((KIT / "solutions").glob(f"*/{reproduce.EXCEPTIONS}"))
+    files = sorted((KIT / "solutions").glob(f"*/{EXCEPTIONS}"))
     exceptions: dict[str, str] = {}
     for file in files:
         exceptions |= reproduce.exceptions_of(file.parent)

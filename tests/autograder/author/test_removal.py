@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from autograder.author import cuts
-from autograder.author.verify import public_tests
+from autograder.author.verify import public_tests, reproduce
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
+from autograder.digests import EXCEPTIONS
 from autograder.grade.suite import collected
 from autograder.publish import consistency
 from ringside import output_folder
@@ -69,6 +70,10 @@ def test_a_module_goes_from_all_places_and_what_goes_is_kept(
     assert {test.module for test in collected.of_assignment(plan, kit)} == {
         spec.name for spec in plan.modules
     }
+    exceptions = reproduce.exceptions_of(solution)
+    assert f'"{module}/' in (KIT / "solutions" / name / EXCEPTIONS).read_text()
+    assert not [test for test in exceptions if test.startswith(f"{name}/{module}/")]
+    assert bool(exceptions) is bool(left)  # all that a03 has are of its tree
     text = (solution / "test_public.py").read_text()
     counts = cuts.words(text)
     names = [word for _, word in cuts.defined(text)]
