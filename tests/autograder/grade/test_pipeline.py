@@ -16,6 +16,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from autograder import digests
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
@@ -482,10 +483,8 @@ def test_the_hash_covers_all_of_our_code_that_grades(tmp_path: Path) -> None:
         [sys.executable, "-c", script], cwd=kit, capture_output=True, text=True, check=True
     )
     used = {Path(name).relative_to(kit).as_posix() for name in answer.stdout.split()}
-    covered = {name for name in used if name.startswith(cache.KIT_CODE)}
-    plans_only = {"autograder/tables.py"}  # what plans say is in the hash by itself
-    packages = {name for name in used if name.endswith("/__init__.py")}
-    assert used - plans_only - packages == covered - packages
+    covered = {path.relative_to(kit).as_posix() for path in digests.run_files(kit)} & used
+    assert used - covered == set(digests.APART[2:])
 
 
 def test_results_may_lie_elsewhere_than_in_the_kit(tmp_path: Path) -> None:
