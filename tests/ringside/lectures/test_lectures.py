@@ -16,7 +16,6 @@ from ringside import lectures
 from ringside.lectures import honest
 from ringside.lectures.__main__ import main as command
 from ringside.predictions import in_notebook
-from tests.conftest import share
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL = lectures.find(ROOT / "lectures")
@@ -327,7 +326,8 @@ def test_the_notebook_belongs_to_the_text(lecture):
     assert lectures.problems(lecture) == [], "run: python -m ringside.lectures build"
 
 
-@each(share(ALL))
+@each(ALL)
+@pytest.mark.release
 @pytest.mark.slow
 def test_it_runs_from_the_students_tree_with_the_same_outputs(lecture, tmp_path):
     """Only what students have is there: no solutions, no autograder, no other copy of the kit."""
