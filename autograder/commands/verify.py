@@ -76,12 +76,11 @@ def run(options: argparse.Namespace) -> int:
     chosen = _chosen(options.assignments)
     if options.show:
         return _show(chosen, options.show)
-    from autograder.sandbox.sandbox import Tier, best_tier
-
-    # Refuse now, not in each finding.
-    tier = best_tier(trust_submissions=options.trust_submissions)
     if options.record or options.stale:
-        return _keep_records(chosen, options, bubblewrap=tier == Tier.BUBBLEWRAP)
+        return _keep_records(chosen, options)
+    from autograder.sandbox.sandbox import best_tier
+
+    best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each finding
     if options.lines:
         return _type_lines(chosen, options)
     return _verify(chosen, options)
@@ -94,9 +93,8 @@ def _chosen(names: Sequence[str]) -> list[Assignment]:
     return [plans.load(name) for name in full or known]
 
 
-def _keep_records(
-    chosen: Sequence[Assignment], options: argparse.Namespace, *, bubblewrap: bool
-) -> int:
+def _keep_records(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
+    from autograder.sandbox.sandbox import Tier, best_tier
     from autograder.verify import record, upkeep
     from autograder.verify.whole import verify_whole
 
@@ -106,7 +104,7 @@ def _keep_records(
             "--no-red-team and --trust-submissions."
         )
     parts = [part for plan in chosen for part in record.parts(plan)]
-    if not bubblewrap:
+    if best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
         sentence = "Records hold for bubblewrap, which does not work here (`ringside doctor`)."
         if options.record:
             raise AssignmentError(sentence)

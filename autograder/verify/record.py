@@ -57,7 +57,7 @@ class Part:
         content = hashlib.sha256(digests.unit_digest(kit.ROOT, self.plan.name).encode())
         for path in self._files():
             text = digests.content_of(path.suffix, path.read_bytes())
-            for part in (path.relative_to(kit.ROOT).as_posix().encode(), text):
+            for part in (f"{path.parent.name}/{path.name}".encode(), text):
                 content.update(hashlib.sha256(part).digest())
         return content.hexdigest()
 
