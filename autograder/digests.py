@@ -131,42 +131,44 @@ def _by_name(path: Path) -> bool:
 
 def _followed(kit: Path, start: Iterable[Path]) -> set[Path]:
     """The files that are there of `start`, what they import of ours, and what that reads."""
-    waiting, files = list(start), set[Path]()
+    waiting, files, seen = list(start), set[Path](), set[Path]()
     while waiting:
         path = waiting.pop()
         name = path.relative_to(kit).as_posix()
         if path in files or not path.is_file() or _lies_in(name, APART):
             continue
         files.add(path)
+        waiting += (parent / "__init__.py" for parent in path.parents if kit in parent.parents)
         if path.suffix == ".py" and name != FRONT:
-            for imported in _code(path.read_bytes()).imports or ():
-                waiting += _ours(kit, path, imported)
+            targets = set(_targets(kit, path, _code(path.read_bytes()).imports or ())) - seen
+            for target in targets:
+                waiting += target / "__init__.py", target.with_suffix(".py")
+            seen |= targets
         if name in READ:
             waiting += _files([kit / READ[name]], _DATA)
     return files
 
 
-def _lies_in(name: str, places: Iterable[str]) -> bool:
-    return any(name == place or name.startswith(f"{place}/") for place in places)
+def _lies_in(name: str, folders: Iterable[str]) -> bool:
+    return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
 
 
-def _ours(kit: Path, importer: Path, name: str) -> Iterator[Path]:
-    """The files behind an imported name that are ours, its packages' included."""
-    stem = name.lstrip(".")
-    if dots := len(name) - len(stem):
-        base = importer.parents[dots - 1]
-    elif stem.split(".")[0] in _OURS:
-        base = kit
-    elif kit / "solutions" in importer.parents:
-        base = importer.parent  # a supplied file's neighbour; for a library nothing is there
-    else:
-        return
-    parts = stem.split(".") if stem else []
-    for depth in range(len(parts) + 1):
-        target = base.joinpath(*parts[:depth])
-        for path in (target / "__init__.py", target.with_suffix(".py")):
-            if kit in path.parents and path.is_file():
-                yield path
+def _targets(kit: Path, importer: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Where modules of these names would lie, without suffix, if they are ours."""
+    in_unit = kit / "solutions" in importer.parents
+    for name in names:
+        stem = name.lstrip(".")
+        if dots := len(name) - len(stem):
+            base = importer.parents[dots - 1]
+        elif stem.split(".")[0] in _OURS:
+            base = kit
+        elif in_unit:
+            base = importer.parent  # a supplied file's neighbour; for a library nothing is there
+        else:
+            continue
+        target = base.joinpath(*stem.split("."))
+        if kit in target.parents:
+            yield target
 
 
 def _files(roots: Iterable[Path], suffixes: tuple[str, ...]) -> set[Path]:
@@ -207,16 +209,16 @@ class _Code(NamedTuple):
 def _code(content: bytes) -> _Code:
     try:
         tree = parsed(content)
-        syntax: list[str] = []
-        _spell(tree, syntax)
+        syntax, statements = list[str](), list[ast.stmt]()
+        _spell(tree, syntax, statements)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _Code(hashlib.sha256(content).digest(), None)
     digest = hashlib.sha256(" ".join(syntax).encode()).digest()
-    return _Code(digest, tuple(_imports(tree)))
+    return _Code(digest, tuple(_imports(statements)))
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imports(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in statements:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -226,7 +228,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield from (f"{base}{dot}{alias.name}" for alias in node.names)
 
 
-# Fields that say nothing of what runs, or that not every Python has.
+# Fields that say nothing of what runs.
 _UNSAID = {"ctx", "kind", "type_comment", "type_ignores"}
 
 
@@ -235,26 +237,45 @@ def _fields(kind: str) -> tuple[str, ...]:
     return tuple(field for field in getattr(ast, kind)._fields if field not in _UNSAID)
 
 
-def _spell(node: Any, syntax: list[str]) -> None:
-    """Append a node's words; empty fields go unsaid, so that Pythons differ by no new field."""
+def _spell(node: Any, syntax: list[str], imports: list[ast.stmt]) -> None:
+    """Append a node's words to `syntax`, and import statements to `imports`.
+
+    Empty fields go unsaid: a newer Python has more of them.
+    """
     if isinstance(node, ast.AST):
-        syntax += "(", type(node).__name__
-        for field in _fields(type(node).__name__):
+        kind = type(node).__name__
+        syntax += "(", kind
+        if kind in ("Import", "ImportFrom"):
+            imports.append(node)  # type: ignore[arg-type]
+        for field in _fields(kind):
             value = getattr(node, field, None)
-            if value is not None and value != []:
-                syntax.append(field)
-                _spell(value, syntax)
-            elif value is None and field == "value" and isinstance(node, ast.Constant):
-                syntax.append("None")
+            if kind == "JoinedStr":
+                value = _joined(value or ())
+            if (value is None and kind != "Constant") or value == []:
+                continue
+            syntax.append(field)
+            _spell(value, syntax, imports)
         syntax.append(")")
     elif isinstance(node, list):
         syntax.append("[")
         for item in node:
             if not _is_remark(item):
-                _spell(item, syntax)
+                _spell(item, syntax, imports)
         syntax.append("]")
     else:
         syntax.append(ascii(node))
+
+
+def _joined(parts: Iterable[Any]) -> list[Any]:
+    """An f-string's parts: texts, none of them empty or beside another, and expressions."""
+    joined: list[Any] = []
+    for part in parts:
+        text = part.value if isinstance(part, ast.Constant) else part
+        if isinstance(text, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += text  # Python 3.12 cuts some texts in two
+        elif text != "":
+            joined.append(text)
+    return joined
 
 
 def _is_remark(node: Any) -> bool:

@@ -277,7 +277,7 @@ def test_a_change_affects_the_modules_whose_tests_import_it(
     assert len(names) == 8
     before = {name: cache.kit_digest(kit, "a03_allreduce", name) for name in names}
     with (kit / changed).open("a") as file:
-        file.write("\nMENDED = True\n")
+        file.write("\nMENDED = 1\n")
     digests.forget()
     after = {name: cache.kit_digest(kit, "a03_allreduce", name) for name in names}
     assert {name for name in names if before[name] != after[name]} == affected
