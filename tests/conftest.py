@@ -1,6 +1,6 @@
 """What holds for all tests: the public secret, their order, and what failed tests leave open.
 
-`make test` shares the tests out to some processes (pytest-xdist, ``--dist loadgroup``). What has one
+`make test` shares the tests out to some processes (pytest-xdist, ``--dist loadgroup``). What has a
 group runs in one process, in order: a file, whose fixtures are then made once, and all that needs
 Slurm's daemons. The samples of units and the attacks have no group: each is a process of its own.
 """

@@ -18,6 +18,7 @@ from tests.autograder.conftest import KIT
 from tests.autograder.killed_class import SHARES
 
 pytestmark = [
+    pytest.mark.release,
     pytest.mark.slow,
     pytest.mark.sandbox,
     pytest.mark.skipif(
