@@ -114,7 +114,6 @@ def test_a_link_that_leads_nowhere_is_an_error_and_nothing_is_executed(tiny: Pat
     assert not list(tiny.rglob("executed.txt"))
 
 
-@pytest.mark.release
 def test_slides_leave_out_hidden_code_and_what_writing_a_file_says(
     tiny: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
