@@ -33,7 +33,7 @@ LEFT = shutil.ignore_patterns("__pycache__", ".ringside*", "run.json", "guesses.
 
 DRAFT = "a15_draft"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.release, pytest.mark.slow]
 
 
 def run(*words: str | Path, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:

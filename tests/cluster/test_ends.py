@@ -140,6 +140,7 @@ def test_a_cancelled_job_is_nobodys_failure(slurm: Any, launch_command: Any, fol
     assert "cancelled: somebody cancelled it (scancel)" in said
 
 
+@pytest.mark.release
 def test_a_job_whose_node_fails_runs_again_by_itself_or_says_whose_fault_it_is(
     slurm: Any, launch_command: Any, folder: Path, node: int
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_job_whose_node_fails_runs_again_by_itself_or_says_whose_fault_it_is(
     assert "complete: " in said
 
 
+@pytest.mark.release
 def test_a_job_that_others_may_push_aside_runs_again_by_itself_or_says_so(
     slurm: Any, launch_command: Any, folder: Path
 ) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.release, pytest.mark.slurm]
 
 # node1 is stopped, and its work goes on on node2; node4 belongs to the partition scavenger.
 ON_NODE_1_OR_2 = "directives=--exclude=node[3-4]"

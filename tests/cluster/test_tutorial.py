@@ -23,7 +23,7 @@ import pytest
 from autograder.course.course import Course
 from autograder.publish import bundle
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.release, pytest.mark.slurm, pytest.mark.slow]
 
 # Needs the internet, or is done already by this environment and by the bundle.
 DONE = ("export TUTORIAL=", "module ", "unzip ", "python3 -m venv ", "pip ")

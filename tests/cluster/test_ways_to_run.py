@@ -107,6 +107,7 @@ def test_mpiexec_prints_what_the_page_shows(folder: Path) -> None:
     assert said(shlex.split(line), folder) == in_order(shown)
 
 
+@pytest.mark.release
 @needs_torch
 @pytest.mark.slow
 def test_torchrun_prints_what_the_page_shows(folder: Path) -> None:
@@ -123,6 +124,7 @@ def test_srun_prints_what_the_page_shows(slurm: Any, shared_folder: Path) -> Non
     assert in_order(done.stdout) == in_order(shown), done.stderr
 
 
+@pytest.mark.release
 @needs_torch
 @pytest.mark.slurm
 @pytest.mark.slow

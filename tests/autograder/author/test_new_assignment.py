@@ -219,6 +219,7 @@ def copy(tmp_path: Path) -> Run:
     return run
 
 
+@pytest.mark.release
 @pytest.mark.slow
 @pytest.mark.sandbox
 def test_it_builds_verifies_grades_and_bundles_out_of_the_box(copy: Run, tmp_path: Path) -> None:

@@ -6,14 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from autograder.author.verify.verify import (
-    Finding,
-    Report,
-    Subject,
-    compare_with_public,
-    judge,
-    table,
-)
+from autograder.author.verify.report_table import table
+from autograder.author.verify.verify import Finding, Report, Subject, compare_with_public, judge
 
 WRONG = Subject("wrong", "ring", "ring__twice", "", "test_bytes", (40, 70))
 

@@ -65,6 +65,7 @@ def graded(folder: Path, path: str) -> tuple[str, dict[str, float]]:
     return tier, tests
 
 
+@pytest.mark.release
 @pytest.mark.sandbox
 @pytest.mark.slow
 @pytest.mark.skipif(landlock.abi() < 1, reason="this kernel has no Landlock")

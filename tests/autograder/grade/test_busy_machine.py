@@ -44,7 +44,7 @@ def all_reduce(comm, *given):
 reduce_scatter = all_gather = all_reduce
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
+pytestmark = [pytest.mark.release, pytest.mark.slow, pytest.mark.sandbox]
 
 
 @pytest.fixture(scope="module", autouse=True)

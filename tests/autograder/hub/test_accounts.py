@@ -14,7 +14,7 @@ import pytest
 from tests.autograder.conftest import KIT
 from tests.autograder.hub.hub import ADDRESS, COURSE, GRADERS, INSTRUCTOR, PAGE, STUDENTS, Hub
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.release, pytest.mark.sandbox, pytest.mark.slow]
 NAME = "a01_first_ranks"
 INBOUND = f"/srv/exchange/{COURSE}/inbound"
 SECRET = f"/srv/{COURSE}/course/course_secret.txt"

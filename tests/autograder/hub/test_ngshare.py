@@ -7,7 +7,7 @@ import pytest
 from tests.autograder.hub.hub import COURSE, HUB_FILES, INSTRUCTOR, Hub
 from tests.autograder.hub.test_accounts import NAME, solution
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.release, pytest.mark.sandbox, pytest.mark.slow]
 STUDENT, OTHER = "ben", "dora"
 SHARE = "/services/ngshare"
 

@@ -7,7 +7,7 @@ import pytest
 from tests.autograder.hub.hub import COURSE, Hub
 from tests.autograder.hub.test_accounts import SERVICE
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.release, pytest.mark.sandbox, pytest.mark.slow]
 
 
 def test_who_leaves_the_group_loses_the_formgrader_when_the_hub_starts_again(hub: Hub) -> None:

@@ -18,6 +18,7 @@ from tests.autograder.jupyter_course import JupyterWalk
 from tests.browser import CHROMIUM, Browser
 
 pytestmark = [
+    pytest.mark.release,
     pytest.mark.browser,
     pytest.mark.sandbox,
     pytest.mark.slow,

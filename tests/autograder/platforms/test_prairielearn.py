@@ -12,7 +12,10 @@ import pytest
 from ringside.ranks import landlock
 from tests.autograder.platforms import box, places
 
-pytestmark = pytest.mark.skipif(bool(box.why_not()), reason=box.why_not() or "-")
+pytestmark = [
+    pytest.mark.release,
+    pytest.mark.skipif(bool(box.why_not()), reason=box.why_not() or "-"),
+]
 confining = pytest.mark.skipif(landlock.abi() < 1, reason="this kernel has no Landlock")
 
 

@@ -59,6 +59,7 @@ def pages(built: Path) -> list[str]:
 # What needs no browser
 
 
+@pytest.mark.release
 def test_every_handout_and_text_has_its_page(built: Path) -> None:
     expected = {f"lectures/{name}.html" for name in NAMES}
     expected |= {f"slides/{name}.html" for name in NAMES}
@@ -68,6 +69,7 @@ def test_every_handout_and_text_has_its_page(built: Path) -> None:
     assert {page for page in expected if not (built / page).is_file()} == set()
 
 
+@pytest.mark.release
 def test_pages_and_slides_load_nothing_from_elsewhere(built: Path) -> None:
     loads = re.compile(r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="(?:https?:)?//[^"]*"')
     for path in built.rglob("*.html"):
@@ -163,6 +165,7 @@ PICTURES = """
 """
 
 
+@pytest.mark.release
 @in_browser
 @needs_chromium
 def test_every_page_fits_a_phone_and_shows_its_equations_and_pictures(
@@ -182,6 +185,7 @@ def test_every_page_fits_a_phone_and_shows_its_equations_and_pictures(
         assert all(one.startswith((address, "data:")) for one in browser.requested()), page
 
 
+@pytest.mark.release
 @in_browser
 @needs_chromium
 def test_search_finds_a_word_of_a_lecture(address: str, browser: Browser) -> None:
@@ -191,6 +195,7 @@ def test_search_finds_a_word_of_a_lecture(address: str, browser: Browser) -> Non
     assert browser.errors == []
 
 
+@pytest.mark.release
 @in_browser
 @needs_chromium
 def test_the_switch_makes_a_page_and_its_timelines_dark(address: str, browser: Browser) -> None:
@@ -218,6 +223,7 @@ TURN = """(knob => {
 })"""
 
 
+@pytest.mark.release
 @in_browser
 @needs_chromium
 @pytest.mark.parametrize("where", ["lectures", "slides"])
@@ -239,6 +245,7 @@ def test_a_slider_changes_the_picture_without_a_kernel(
     assert browser.errors == []
 
 
+@pytest.mark.release
 @in_browser
 @needs_chromium
 @pytest.mark.parametrize("name", NAMES)
