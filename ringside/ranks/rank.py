@@ -81,8 +81,7 @@ def serve(
         importlib.import_module("ringside.pytorch.front").install()
         make = importlib.import_module("ringside.pytorch.calls").make_call
     sys.path.insert(0, folder)
-    if command.get("debug_rank") is not None:
-        debugger.install(stops=command["debug_rank"] == command["rank"])
+    debugger.install(command["rank"], command.get("debug_rank"))
     if command["confine"]:
         confine(None, strict=command["strict"], rules=rules)
     if rules is not None and rules.abi:
