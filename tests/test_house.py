@@ -22,11 +22,11 @@ from tornado.web import HTTPError
 from ringside.course.lectures import api
 from ringside.kit import VERSION
 from ringside.torch_there import INSTALL
+from tests import house
+from tests.house import SUBMISSIONS, arrows
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-# Submissions for tests: wrong, hostile or no Python at all, on purpose.
-SUBMISSIONS = {"wrong", "right", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
 # Pages of docs/ that go to students with the tree (autograder/publish/bundle.py).
@@ -153,39 +153,6 @@ FLOORS = {
 }
 
 
-def modules(package: str) -> dict[str, Path]:
-    """The package's modules by name, without files that are data: templates, submissions."""
-    found = {}
-    for path in python_files(package):
-        if all((folder / "__init__.py").exists() for folder in path.parents if folder != ROOT
-               and folder.is_relative_to(ROOT)):  # fmt: skip
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(part for part in parts if part != "__init__")] = path
-    return found
-
-
-def arrows(package: str) -> dict[str, set[str]]:
-    """The modules of the package that each imports, at any depth and for types too."""
-    known = modules(package)
-    found: dict[str, set[str]] = {}
-    for module, path in known.items():
-        names: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            match node:
-                case ast.Import():
-                    names |= {alias.name for alias in node.names}
-                case ast.ImportFrom(module=str(source), level=0):
-                    inside = {f"{source}.{alias.name}" for alias in node.names}
-                    names |= inside & known.keys() or {source}
-                    names |= {source} if inside - known.keys() else set()
-                case ast.ImportFrom():
-                    pytest.fail(f"{module} imports by a relative name; write it in full")
-                case ast.Call(ast.Attribute(attr="import_module"), [ast.Constant(str(name))]):
-                    names.add(name)
-        found[module] = names & known.keys() - {module}
-    return found
-
-
 def room_of(module: str, rooms: set[str]) -> str:
     package, _, inside = module.partition(".")
     room = inside.split(".")[0] or "__init__"
@@ -218,6 +185,29 @@ def test_no_modules_import_one_another_in_a_circle(package: str) -> None:
         path.append(min(left[path[-1]] & left.keys()))
     circle = path[path.index(path[-1]) :] if path else []
     assert not circle, "modules import one another in a circle: " + " -> ".join(circle)
+
+
+def test_the_house_is_measured_as_it_is_drawn(tmp_path: Path) -> None:
+    # roof --> walls --> ground.py, roof --> ground.py: three floors, three arrows
+    files = {
+        "ringside/__init__.py": "",
+        "ringside/ground.py": "def lay(a, b, *, c):\n    # first\n    found = a\n    stone = b\n",
+        "ringside/walls/__init__.py": "",
+        "ringside/walls/brick.py": "from ringside.ground import lay\n",
+        "ringside/walls/stub/wrong/brick.py": "a syntax error\n",
+        "ringside/roof/__init__.py": "from ringside import ground, walls\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    measured = house.measured_package("ringside", tmp_path)
+    assert measured.rooms == {"__init__", "ground", "walls", "roof"}
+    assert measured.room_arrows == {("walls", "ground"), ("roof", "ground"), ("roof", "walls")}
+    assert measured.num_floors == 3 and measured.num_modules == 5
+    assert measured.single_importer == ["ringside.walls"]
+    code = house.measured_code("ringside", tmp_path)
+    assert (code.num_files, code.num_lines, code.num_comments) == (6, 7, 1)
+    assert (code.num_variables, code.num_dialect, code.function_lines) == (2, 1, [4])
 
 
 def test_a_notebook_reads_a_students_module_as_its_file_is_now() -> None:

@@ -342,7 +342,10 @@ def assert_strangers_idle(
     case = case.asking("part" if comm == "comm" else f"part={comm}")
     for stranger in sorted(set(range(result.world_size)) - set(members)):
         if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
-            raise case.fail(f"rank {stranger} of the world, outside {comm}, took part.")
+            raise case.fail(
+                f"rank {stranger} of the world isn't in {comm}, and took part in its messages: "
+                f"take ranks from {comm}, not from the world."
+            )
 
 
 def total(vectors: Sequence[Array]) -> Array:

@@ -214,7 +214,7 @@ def made(
     members: Sequence[int] | None,
     world_size: int,
     seed: int | None,
-    timeout_s: float,
+    timeout_s: float | None,
 ) -> Run:
     """The call of a line, to be made once or more; what it is made with may be changed."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +57,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
+    parser.add_argument(
+        "--debug", type=int, metavar="RANK",
+        help="let breakpoint() in this rank open pdb here; the others' do nothing",
+    )  # fmt: skip
     parser.add_argument("--trace", type=Path, metavar="FILE", help="save the trace")
     parser.add_argument(
         "--perfetto", type=Path, metavar="FILE", help="save JSON for ui.perfetto.dev"
@@ -91,7 +97,11 @@ def run(asked: argparse.Namespace) -> int:
     name = f"{target.file}:{target.function}" if target.function else target.file
     what = f"{name} on {format_count(asked.ranks, 'rank')}"
     machine = Machine.load(asked.machine)
-    with waiting(what), Session(target.folder, machine=machine) as session:
+    if asked.debug is not None:
+        _can_debug(asked.debug, asked.ranks)
+    # A line that says how long one waits would be written over pdb's.
+    progress = waiting(what) if asked.debug is None else contextlib.nullcontext()
+    with progress, Session(target.folder, machine=machine, debug_rank=asked.debug) as session:
         again = rerun.made(
             session,
             name,
@@ -100,7 +110,7 @@ def run(asked: argparse.Namespace) -> int:
             members=asked.members,
             world_size=asked.ranks,
             seed=asked.seed,
-            timeout_s=asked.timeout,
+            timeout_s=asked.timeout if asked.debug is None else None,
         )
         wrong = None
         if options is None and asked.check:
@@ -136,6 +146,16 @@ def run(asked: argparse.Namespace) -> int:
     if not asked.json:
         print("\n".join(left), end="\n" if left else "")
     return 1 if result.error or wrong is not None or values == "wrong" else 0
+
+
+def _can_debug(rank: int, world_size: int) -> None:
+    """Refuse a rank that there isn't, and a debugger that nobody could type to."""
+    if not 0 <= rank < world_size:
+        raise TargetError(f"--debug {rank}: the ranks are 0 to {world_size - 1}.")
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        raise TargetError("--debug needs a terminal: type this command in one.") from None
 
 
 def _leave_files(asked: argparse.Namespace, result: Result) -> list[str]:

@@ -150,7 +150,7 @@ class Gathering:
         return self.name in _OP_AT and self.specs[0][_OP_AT[self.name]] == "USER"
 
     def sizes(self) -> tuple[int, ...]:
-        """Counted bytes, in the form that ``ringside.timing.lowering`` wants."""
+        """Counted bytes, in the form that ``ringside.timing.collectives`` wants."""
         p, specs, name = self.size, self.specs, self.name
         if name == "barrier":
             return (0,)

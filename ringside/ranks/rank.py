@@ -27,7 +27,7 @@ from ringside.network import codec, failure
 from ringside.network.failure import OwnFrame
 from ringside.network.link import CommInfo, Link, current, set_current
 from ringside.network.wire import Op, result_parts, split_call
-from ringside.ranks import bytecode, landlock
+from ringside.ranks import bytecode, debugger, landlock
 from ringside.ranks.confine import confine
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -81,6 +81,7 @@ def serve(
         importlib.import_module("ringside.pytorch.front").install()
         make = importlib.import_module("ringside.pytorch.calls").make_call
     sys.path.insert(0, folder)
+    debugger.install(command["rank"], command.get("debug_rank"))
     if command["confine"]:
         confine(None, strict=command["strict"], rules=rules)
     if rules is not None and rules.abi:

@@ -23,6 +23,7 @@ from typing import Any
 
 from ringside import kit
 from ringside.ranks.confine import file_rules, harden_zygote
+from ringside.ranks.debugger import pass_by
 from ringside.ranks.landlock import Rules
 from ringside.ranks.rank import prepare, serve
 from ringside.ranks.warm_up import rehearse
@@ -44,6 +45,7 @@ def main(fd: int) -> None:
 def _serve(control: socket.socket) -> None:
     _preload([])
     prepare()
+    sys.breakpointhook = pass_by  # who debugs the kit stops in a rank, not in the rehearsal
     rehearse()
     harden_zygote()
     gc.collect()

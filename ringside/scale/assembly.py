@@ -262,7 +262,7 @@ class _Builder:
 def _sizes(
     first: Collective, members: tuple[int, ...], sides: dict[int, Collective]
 ) -> tuple[int, ...]:
-    """Counted bytes in the form that ``ringside.timing.lowering`` wants."""
+    """Counted bytes in the form that ``ringside.timing.collectives`` wants."""
     name, p = first.name, len(members)
     if name == "barrier":
         return (0,)

@@ -240,6 +240,8 @@ class Session:
         strict: confine ranks as in grading.
         spawn: start every rank by exec instead of forking it; the default on macOS.
         patience: ends calls that take too much, beside their ``timeout_s``.
+        debug_rank: the rank whose ``breakpoint()`` opens pdb at this terminal; the others' do
+            nothing. Give the calls ``timeout_s=None``.
     """
 
     def __init__(
@@ -255,6 +257,7 @@ class Session:
         spawn: bool = sys.platform == "darwin",
         limits: Limits | None = None,
         patience: Patience | None = None,
+        debug_rank: int | None = None,
     ) -> None:
         self.folder = Path(folder).resolve()
         self.machine = Machine.load(machine)
@@ -263,6 +266,7 @@ class Session:
         self._folder_inside = folder_inside or str(self.folder)
         self._strict = strict
         self._spawn = spawn
+        self._debug_rank = debug_rank
         self._worlds: dict[tuple[str, int], _World] = {}
         self._lent = launcher is None
         self._nursery = borrow() if launcher is None else Nursery(launcher, kit_inside)
@@ -501,6 +505,7 @@ class Session:
                 "folder": self._folder_inside,
                 "confine": True,
                 "strict": self._strict,
+                "debug_rank": self._debug_rank,
             }
             try:
                 self._nursery.start(command, [theirs.fileno(), write])

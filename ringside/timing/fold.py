@@ -31,8 +31,8 @@ import numpy as np
 
 from ringside.arrays import Array
 from ringside.errors import TraceError
+from ringside.timing.collectives import Round
 from ringside.timing.engine_state import Flight
-from ringside.timing.lowering import Round
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
 from ringside.timing.rails import Layout, formula_s, layout, rounds

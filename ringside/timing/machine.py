@@ -149,7 +149,7 @@ class Machine:
             raise MachineError(
                 f'machine {self.name}: ports ({self.ports!r}) must be "rank" or "peer".'
             )
-        from ringside.timing.lowering import ALGORITHMS
+        from ringside.timing.collectives import ALGORITHMS
 
         for name, algorithm in self.collectives.items():
             known = ALGORITHMS.get(name)

@@ -41,7 +41,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ringside.timing.lowering import ALGORITHMS, Round, ring_pass, split
+from ringside.timing.collectives import ALGORITHMS, Round, ring_pass, split
 from ringside.timing.machine import Machine
 
 MOST_MESSAGES = 100_000  # of one collective's rings
@@ -98,7 +98,7 @@ def formula_s(
 
     Args:
         members: the ranks, in the communicator's order.
-        sizes: as in ``lowering.py``.
+        sizes: as in ``collectives.py``.
     """
     p = len(members)
     if not _in_rings(machine, name) or machine.ranks_per_node == 1 or p < 3:
@@ -123,7 +123,7 @@ def rounds(
     machine: Machine, name: str, members: tuple[int, ...], me: int, root: int,
     sizes: tuple[int, ...],
 ) -> list[Round]:  # fmt: skip
-    """Return member ``me``'s rounds of a collective, as ``lowering.py`` has them."""
+    """Return member ``me``'s rounds of a collective, as ``collectives.py`` has them."""
     if _in_rings(machine, name):
         where = layout(machine, members)
         if len(where.rings) > 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ringside.timing.collectives import Round
 from ringside.timing.engine_state import TimedRequest
 from ringside.timing.fold import Fold
-from ringside.timing.lowering import Round
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS
 from ringside.timing.rails import formula_s, rounds

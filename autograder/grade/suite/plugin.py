@@ -71,7 +71,12 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
             )
         else:
             record.sandbox = "none (submissions trusted)"
-            session = Session(folder, limits=network_limits(limits), patience=allowance)
+            session = Session(
+                folder,
+                limits=network_limits(limits),
+                patience=allowance,
+                debug_rank=job.debug_rank,
+            )
         stack.enter_context(session)
         if job.sandbox:
             allowance.watch(place.reading, place.lower_priority)

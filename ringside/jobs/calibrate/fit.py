@@ -26,7 +26,7 @@ import numpy as np
 
 from ringside.errors import RingsideError
 from ringside.files import write_output
-from ringside.timing.lowering import ALGORITHMS
+from ringside.timing.collectives import ALGORITHMS
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace

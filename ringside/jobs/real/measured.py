@@ -285,7 +285,7 @@ class _Builder:
 
 
 def _sizes(name: str, root: int, size: int, parts: dict[int, Any]) -> tuple[int, ...]:
-    """Counted bytes of a collective, in the form that ``ringside.timing.lowering`` wants."""
+    """Counted bytes of a collective, in the form that ``ringside.timing.collectives`` wants."""
     if name == "alltoall":
         return tuple(nbytes for m in range(size) for nbytes in _cut(parts.get(m, 0), size))
     if name in _BY_PART:

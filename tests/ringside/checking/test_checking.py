@@ -127,7 +127,7 @@ def test_a_stranger_that_took_part_is_named(peers, collective):
         collectives=[SimpleNamespace(members=members) for members in collective],
     )
     with pytest.raises(
-        Verdict, match="rank 2 of the world, outside the group, took part"
+        Verdict, match="rank 2 of the world isn't in the group, and took part in its messages: take"
     ) as caught:
         assert_strangers_idle(result, [1, 0], CASE, "the group")
     assert "--ranks 3 --members 1,0 " in caught.value.reproduce

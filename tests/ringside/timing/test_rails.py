@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ringside.errors import MachineError, TraceError
-from ringside.timing import lowering, rails, simgrid
+from ringside.timing import collectives, rails, simgrid
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace
@@ -150,7 +150,7 @@ def test_a_node_with_one_port_has_one_ring_as_ever(name: str, members: tuple[int
     sizes = (1000,) if name == "allreduce" else tuple(range(100, 100 + p))
     assert rails.formula_s(zaratan, name, members, sizes) is None
     for member in range(p):
-        as_ever = lowering.ALGORITHMS[name]["ring"](member, p, 0, sizes)
+        as_ever = collectives.ALGORITHMS[name]["ring"](member, p, 0, sizes)
         assert rails.rounds(zaratan, name, members, member, 0, sizes) == as_ever
 
 

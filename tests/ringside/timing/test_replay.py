@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from ringside.errors import TraceError
-from ringside.timing.lowering import ALGORITHMS
+from ringside.timing.collectives import ALGORITHMS
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay, time_trace
 from ringside.trace import Kind, Mode, Op, Trace

@@ -24,7 +24,7 @@ from ringside.checking import inputs
 from ringside.commands import cli
 from ringside.errors import TargetError, TraceError
 from ringside.timing import simgrid
-from ringside.timing.lowering import ALGORITHMS
+from ringside.timing.collectives import ALGORITHMS
 from ringside.timing.replay import replay
 from ringside.timing.timeline import Timeline
 from ringside.trace import Kind, Mode, Op, Trace
