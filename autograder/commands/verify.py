@@ -158,6 +158,10 @@ def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
         print(report_table.table(report), flush=True)
         if attacks:
             print(redteam_apart.summary(plan.name, outcomes), flush=True)
+    if options.only and not any(report.findings for report in reports):
+        raise AssignmentError(
+            f"Nothing of {', '.join(p.name for p in chosen)} fits {options.only}."
+        )
     if options.json:
         _write(options.json, [{**asdict(each), "ok": each.ok} for each in reports])
     return 0 if all(report.ok for report in reports) and not faults else 1

@@ -204,3 +204,8 @@ def test_a_committed_record_names_what_there_is(name: str, monkeypatch: pytest.M
         ]
         by_values = sum("by values" in result for result in wrong)
         assert 0 < by_values < len(wrong), "a suite of values alone would do as well"
+
+
+def test_an_only_that_fits_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["verify", "a05", "--only", "wrong/NOTHING"]) == 2
+    assert "Nothing of a05_ddp fits wrong/NOTHING." in capsys.readouterr().err
