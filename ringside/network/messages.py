@@ -1,7 +1,7 @@
 """Point to point: sends and receives are checked, recorded, and matched in mailboxes.
 
 isend, irecv    a side is posted: into its receiver's mailbox, one a communicator
-_matched        both sides are there: the receive learns its message, both are ready
+_conclude       both sides are there: the receive learns its message, both are ready
 candidates      what a wildcard or a probe could take; the engine chooses among them
 """
 
@@ -78,7 +78,8 @@ class Messages:
         sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, flags >> 4)
         box = self._mailbox(comm.number, dest)
         self._by_number[message] = (box, sent)
-        box.send(sent)
+        if receive := box.send(sent):
+            self._conclude(sent, receive)
         if len(self._by_number) > self._limits.unreceived:
             raise LimitError(
                 peer.rank,
@@ -117,7 +118,8 @@ class Messages:
         posted = Posted(source, tag, capacity, request, kind)
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
-        self._mailbox(comm.number, peer.rank).receive(posted)
+        if message := self._mailbox(comm.number, peer.rank).receive(posted):
+            self._conclude(message, posted)
         return request
 
     def exchange(
@@ -141,10 +143,11 @@ class Messages:
     def _mailbox(self, comm: int, rank: int) -> Mailbox:
         box = self._mailboxes.get((comm, rank))
         if box is None:
-            box = self._mailboxes[comm, rank] = Mailbox(self._matched)
+            box = self._mailboxes[comm, rank] = Mailbox()
         return box
 
-    def _matched(self, message: Sent, receive: Posted) -> None:
+    def _conclude(self, message: Sent, receive: Posted) -> None:
+        """A message has met its receive."""
         request = receive.request
         op = self._peers[request.rank].ops[request.op]
         self._requests.learn(request, TraceOp(
@@ -189,7 +192,8 @@ class Messages:
         """The engine has chosen the message of a wildcard."""
         _, posted = self._wildcards.pop((query.rank, query.op))
         box, message = self._by_number[number]
-        box.choose(posted, message)
+        for match in box.choose(posted, message):
+            self._conclude(*match)
 
     def probed(self, number: int) -> Sent:
         """The message that a probe has found."""
