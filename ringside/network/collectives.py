@@ -21,6 +21,7 @@ from ringside.network.mismatches import Notes, unlike
 from ringside.network.peers import Peer
 from ringside.network.recording import CollectiveRecord
 from ringside.network.requests import Requests
+from ringside.network.wire import Frame
 from ringside.timing.rounds import num_messages
 from ringside.trace import Kind
 from ringside.trace import Op as TraceOp
@@ -60,21 +61,21 @@ class Collectives:
             raise LimitError(peer.rank, "used a communicator that it is no member of")
         return comm
 
-    def join(
-        self, peer: Peer, kind: int, site: int, comm: Communicator, number: int, body: memoryview
-    ) -> None:
+    def join(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
         # Held as what it has become: small things are larger than on their way, and arrays alike.
-        most = self._limits.decoded_bytes + len(body)
+        most = self._limits.decoded_bytes + len(frame.body)
         try:
-            (name, spec, *told), nbytes = codec.decode_within(body, most)
+            (name, spec, *description), nbytes = codec.decode_within(frame.body, most)
         except codec.TooLargeError:
             raise LimitError(
                 peer.rank,
                 f"gives a collective objects of more than {format_bytes(most)} of memory. An array "
                 "takes less than a list of as many numbers.",
             ) from None
-        request = self._requests.open(peer, number)
-        peer.ops.append(TraceOp(Kind.COLLECTIVE, comm=comm.path, request=number, site=site))
+        request = self._requests.open(peer, frame.request)
+        peer.ops.append(
+            TraceOp(Kind.COLLECTIVE, comm=comm.path, request=frame.request, site=frame.site)
+        )
         me = comm.places[peer.rank]
         members = comm.members
         if name == "create_group":
@@ -93,9 +94,9 @@ class Collectives:
             comm.gatherings[key] = gathering
         self._ledger.hold(peer.rank, nbytes)
         gathering.held_bytes += nbytes
-        gathering.join(me, name, spec, request, *told)
+        gathering.join(me, name, spec, request, *description)
         request.gathering = gathering
-        gathering.kinds[me] = kind
+        gathering.kinds[me] = frame.kind
         if gathering.complete:
             del comm.gatherings[key]
             self._conclude(peer, comm, members, gathering)
@@ -109,9 +110,9 @@ class Collectives:
             sites = {
                 i: self._requests.site_of(request) for i, request in gathering.requests.items()
             }
-            place = members[0], gathering.requests[0].op
-            if "kind" not in self._notes or place < self._notes["kind"][0]:
-                self._notes["kind"] = place, unlike(members, gathering.kinds, sites)
+            first = members[0], gathering.requests[0].op
+            if "kind" not in self._notes or first < self._notes["kind"][0]:
+                self._notes["kind"] = first, unlike(members, gathering.kinds, sites)
         sizes = gathering.sizes()
         if name in TIMED_AS:
             self.comm_calls += [name] * len(members)
@@ -170,8 +171,8 @@ class Collectives:
             if not ranks:
                 continue
             new = self.new_comm(path, ranks)
-            for place, rank in enumerate(ranks):
-                values[members.index(rank)] = ("comm", new.number, ranks, place)
+            for member, rank in enumerate(ranks):
+                values[members.index(rank)] = ("comm", new.number, ranks, member)
         return values
 
     def new_comm(self, path: str, members: tuple[int, ...]) -> Communicator:
@@ -190,5 +191,5 @@ class Collectives:
 
     def open_gatherings(self) -> list[Gathering]:
         """Collectives that some members haven't come to; of very many, the first."""
-        found = (each for comm in self.comms.values() for each in comm.gatherings.values())
-        return list(itertools.islice(found, MOST_LOOKED_AT))
+        gatherings = (g for comm in self.comms.values() for g in comm.gatherings.values())
+        return list(itertools.islice(gatherings, MOST_LOOKED_AT))

@@ -17,7 +17,7 @@ from ringside.network.matching import Mailbox, Pending, Posted, Sent
 from ringside.network.mismatches import Notes, misfit, sentence
 from ringside.network.peers import Peer
 from ringside.network.requests import Requests
-from ringside.network.wire import ANY_SOURCE, EXCHANGE, OBJECT, counted_of_object
+from ringside.network.wire import ANY_SOURCE, OBJECT, Frame, counted_of_object
 from ringside.timing.queries import Query
 from ringside.trace import Kind, Mode
 from ringside.trace import Op as TraceOp
@@ -49,33 +49,33 @@ class Messages:
         self._wildcards: dict[tuple[int, int], tuple[int, Posted]] = {}
         self._by_number: dict[int, tuple[Mailbox, Sent]] = {}
 
-    def isend(
-        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
-        claimed: int, body: memoryview,
-    ) -> Pending:  # fmt: skip
-        if not 0 <= to < len(comm.members):
+    def isend(self, peer: Peer, comm: Communicator, frame: Frame) -> Pending:
+        if not 0 <= frame.peer < len(comm.members):
             raise LimitError(
-                peer.rank, f"sent to rank {to} of a communicator of {len(comm.members)}"
+                peer.rank, f"sent to rank {frame.peer} of a communicator of {len(comm.members)}"
             )
-        mode = flags & 0xF
+        mode, kind, tag = frame.mode, frame.kind, frame.tag
         if mode > _READY:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
-        payload = bytes(body)
+        payload = bytes(frame.body)
         counted = len(payload)
-        if flags >> 4 == OBJECT:
-            counted = counted_of_object(counted, claimed)
-        dest = comm.members[to]
+        if kind == OBJECT:
+            counted = counted_of_object(counted, frame.extra)
+        dest = comm.members[frame.peer]
         message = peer.sent * self._world_size + peer.rank
         peer.sent += 1
-        request = self._requests.open(peer, number)
+        request = self._requests.open(peer, frame.request)
         eager = mode == _BUFFERED or (mode != _SYNC and counted < self._eager_threshold)
         request.ready = eager
         peer.ops.append(
-            TraceOp(_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site)
-        )
+            TraceOp(
+                _SEND_KIND, dest, tag, counted, comm.path, request.number, message, (mode,),
+                frame.site,
+            )
+        )  # fmt: skip
         self._ledger.hold(peer.rank, len(payload))
         source = comm.places[peer.rank]
-        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, flags >> 4)
+        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, kind)
         box = self._mailbox(comm.number, dest)
         self._by_number[message] = (box, sent)
         if receive := box.send(sent):
@@ -88,19 +88,10 @@ class Messages:
             )
         return request
 
-    def irecv(
-        self,
-        peer: Peer,
-        kind: int,
-        site: int,
-        comm: Communicator,
-        source: int,
-        tag: int,
-        number: int,
-        capacity: int,
-    ) -> Pending:
+    def irecv(self, peer: Peer, comm: Communicator, frame: Frame) -> Pending:
+        source, tag = frame.peer, frame.tag
         self.check_source(peer, comm, source)
-        request = self._requests.open(peer, number)
+        request = self._requests.open(peer, frame.request)
         world_source = comm.members[source] if source != ANY_SOURCE else -1
         peer.ops.append(
             TraceOp(
@@ -109,30 +100,24 @@ class Messages:
                 tag,
                 0,
                 comm.path,
-                number,
+                request.number,
                 -1,
                 (world_source, tag),
-                site,
+                frame.site,
             )
         )
-        posted = Posted(source, tag, capacity, request, kind)
+        posted = Posted(source, tag, frame.extra, request, frame.kind)
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
         if message := self._mailbox(comm.number, peer.rank).receive(posted):
             self._conclude(message, posted)
         return request
 
-    def exchange(
-        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
-        claimed: int, body: memoryview,
-    ) -> None:  # fmt: skip
-        source, receive_tag, capacity = EXCHANGE.unpack_from(body)
-        payload = body[EXCHANGE.size :]
-        sending = self.isend(peer, flags & 0xF0, site, comm, to, tag, number, claimed, payload)
-        receiving = self.irecv(
-            peer, flags & 0xF, site, comm, source, receive_tag, number + 1, capacity
-        )
-        self._requests.wait_for(peer, site, (number, number + 1), (sending, receiving))
+    def exchange(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
+        send, receive = frame.halves()
+        requests = self.isend(peer, comm, send), self.irecv(peer, comm, receive)
+        numbers = send.request, receive.request
+        self._requests.wait_for(peer, frame.site, numbers, requests)
 
     def check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
         if source != ANY_SOURCE and not 0 <= source < len(comm.members):
@@ -174,10 +159,10 @@ class Messages:
 
         It is the lowest rank's first one: real arrival differs from run to run.
         """
-        what, place = misfit(message, receive), (receive.request.rank, receive.request.op)
-        if what and (what not in self._notes or place < self._notes[what][0]):
+        what, first = misfit(message, receive), (receive.request.rank, receive.request.op)
+        if what and (what not in self._notes or first < self._notes[what][0]):
             sites = self._requests.site_of(message.request), self._requests.site_of(receive.request)
-            self._notes[what] = place, sentence(message, receive, *sites)
+            self._notes[what] = first, sentence(message, receive, *sites)
 
     def candidates(self, query: Query) -> list[int]:
         """The messages that a probe or a posted wildcard could take."""

@@ -1,7 +1,7 @@
 """Frames between a rank and the network: a fixed header, then raw bytes.
 
-rank -> network    op, flags, site, communicator, peer, tag, request, extra, nbytes | body
-network -> rank    kind, flags, count, nbytes | body
+rank -> network    op, flags, site, communicator, peer, tag, request, extra, nbytes | body   Frame
+network -> rank    kind, flags, count, nbytes | body                                    ReplyFrame
 
 ``site`` numbers a pair (call, line of the student's file) that a SITE frame described before. An
 EXCHANGE is an ISEND, an IRECV with the next request's number, and a WAIT for both, in one frame.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ringside.network import codec
 
@@ -79,6 +79,7 @@ class How(enum.IntEnum):
 
 
 BLOCKING = 2  # flag of PROBE
+_ISEND, _IRECV, _EXCHANGE = int(Op.ISEND), int(Op.IRECV), int(Op.EXCHANGE)
 LAST, OBSERVED = 1, 2  # of a CALL, in its count: no call comes after it; passes are announced
 
 # What a message is made of, or the buffer of a receive, as its rank says: the upper half of the
@@ -88,6 +89,146 @@ LAST, OBSERVED = 1, 2  # of a CALL, in its count: no call comes after it; passes
 OBJECT = 1
 KINDS = ("", "object", *codec.DTYPES)
 KIND_OF = {name: kind for kind, name in enumerate(KINDS) if name not in ("", "object", "uint8")}
+
+_EXCHANGE_HEAD = struct.Struct(UP.format + EXCHANGE.format[1:])
+# NamedTuple's own constructor takes three times as long, and a message has up to five frames.
+_new = tuple.__new__
+
+
+class Frame(NamedTuple):
+    """What a rank asks of the network.
+
+    A constructor for each kind says what the fields mean, and properties read it back::
+
+        op           flags             peer      extra              body
+        ISEND        mode, kind << 4   dest      claimed            payload
+        IRECV        kind << 4         source    capacity
+        EXCHANGE     both kinds        dest      claimed            the receive's part, payload
+        WAIT, TEST   how                                            numbers of requests
+        PROBE        BLOCKING          source
+        COLLECTIVE   kind << 4                                      name, contribution
+        PASS                                     number of factors  phase
+        ABORT                                    error code
+
+    What a rank has sent is anything that fits the header: nothing here checks it.
+    """
+
+    op: int
+    flags: int = 0
+    site: int = 0
+    comm: int = 0
+    peer: int = 0
+    tag: int = 0
+    request: int = 0
+    extra: int = 0
+    body: codec.Part = b""
+
+    @classmethod
+    def isend(
+        cls, *, site: int, comm: int, dest: int, tag: int, request: int, payload: codec.Part,
+        mode: int = 0, kind: int = 0, claimed: int | None = None,
+    ) -> Frame:  # fmt: skip
+        """A send is posted; ``claimed`` is what counts of an object."""
+        extra = -1 if claimed is None else claimed
+        return _new(cls, (_ISEND, mode | kind << 4, site, comm, dest, tag, request, extra, payload))
+
+    @classmethod
+    def irecv(
+        cls, *, site: int, comm: int, source: int, tag: int, request: int, capacity: int,
+        kind: int = 0,
+    ) -> Frame:  # fmt: skip
+        """A receive is posted; a capacity of -1 takes any number of bytes."""
+        return _new(cls, (_IRECV, kind << 4, site, comm, source, tag, request, capacity, b""))
+
+    @classmethod
+    def completion(cls, op: Op, *, site: int, requests: Sequence[int], how: int) -> Frame:
+        """A WAIT or a TEST for requests."""
+        body = struct.pack(f"<{len(requests)}I", *requests)
+        return cls(op, how, site, body=body)
+
+    @classmethod
+    def probe(cls, *, site: int, comm: int, source: int, tag: int, blocking: bool) -> Frame:
+        """Is there a message?"""
+        return cls(Op.PROBE, BLOCKING if blocking else 0, site, comm, source, tag)
+
+    @classmethod
+    def collective(
+        cls, *, site: int, comm: int, request: int, contribution: bytes, kind: int
+    ) -> Frame:
+        """A member joins a collective."""
+        return cls(Op.COLLECTIVE, kind << 4, site, comm, request=request, body=contribution)
+
+    @classmethod
+    def announcement(cls, *, phase: str, number: int, num_factors: int) -> Frame:
+        """A supplied layer is about to compute a pass."""
+        return cls(Op.PASS, request=number, extra=num_factors, body=phase.encode())
+
+    @classmethod
+    def abort(cls, *, site: int, code: int) -> Frame:
+        """MPI_Abort is called."""
+        return cls(Op.ABORT, site=site, extra=code)
+
+    @property
+    def mode(self) -> int:
+        """Of an ISEND."""
+        return self.flags & 0xF
+
+    @property
+    def kind(self) -> int:
+        """Of wire.KINDS: what an ISEND, an IRECV or a COLLECTIVE carries."""
+        return self.flags >> 4
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a PROBE waits for a message."""
+        return bool(self.flags & BLOCKING)
+
+    def head(self, nbytes: int) -> bytes:
+        """The header, before a body of ``nbytes`` bytes."""
+        return UP.pack(*self[:8], nbytes)
+
+    def halves(self) -> tuple[Frame, Frame]:
+        """The ISEND and the IRECV that an EXCHANGE stands for.
+
+        Raises:
+            struct.error: the body is too short to name a receive.
+        """
+        _, flags, site, comm, dest, tag, request, claimed, body = self
+        source, receive_tag, capacity = EXCHANGE.unpack_from(body)
+        payload = body[EXCHANGE.size :]
+        kinds = flags & 0xF0, flags << 4 & 0xF0
+        return (
+            _new(Frame, (_ISEND, kinds[0], site, comm, dest, tag, request, claimed, payload)),
+            _new(Frame, (
+                _IRECV, kinds[1], site, comm, source, receive_tag, request + 1, capacity, b"",
+            )),
+        )  # fmt: skip
+
+
+def exchange_head(sending: Frame, receiving: Frame) -> bytes:
+    """The head of an EXCHANGE of two halves; the payload of ``sending`` comes behind it."""
+    nbytes = EXCHANGE.size + len(sending.body)
+    return _EXCHANGE_HEAD.pack(
+        _EXCHANGE, sending.flags | receiving.kind, *sending[2:8], nbytes,
+        receiving.peer, receiving.tag, receiving.extra,
+    )  # fmt: skip
+
+
+class ReplyFrame(NamedTuple):
+    """What the network answers: a ``Reply``, and its body of ``size`` bytes.
+
+    The body is written in parts, since payloads aren't copied, and read as one. ``number`` is
+    that of the completions in a DONE; of a CALL it is LAST and OBSERVED.
+    """
+
+    kind: int
+    parts: Sequence[codec.Part]
+    size: int
+    number: int = 0
+
+    def head(self) -> bytes:
+        """The header."""
+        return DOWN.pack(self.kind, 0, 0, self.number, self.size)
 
 
 def counted_of_object(nbytes: int, claimed: int) -> int:
