@@ -25,9 +25,6 @@ from ringside.units import format_bytes
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
 _ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
 _EXCHANGE = int(Op.EXCHANGE)
-_ON_A_COMMUNICATOR = frozenset(
-    {_ISEND, _IRECV, _EXCHANGE, int(Op.PROBE), int(Op.COLLECTIVE), int(Op.FREE)}
-)
 _NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
 
 
@@ -71,46 +68,48 @@ class Dispatch:
         ledger.operations += 3 if op == _EXCHANGE else 1
         if op == Op.PASS:  # announced by a supplied file: not where the student's code is
             ledger.record(peer.rank, 0)
-            self._requests.answer(peer, self._passes.announce(peer, frame))
+            self._requests.replies.append((peer, self._passes.announce(peer, frame)))
             return
         peer.site = frame.site
         if ledger.operations > self._limits.operations:
             call, line = self._standing.of_one(peer)
             ledger.record(peer.rank, 0, f"; the last is {call} at {line}" if call else "")
-        if op == _WAIT:
-            self._requests.wait(peer, frame)
-        elif op in _ON_A_COMMUNICATOR:
-            self._communicate(peer, self._collectives.comm_of(peer, frame.comm), frame)
+        comm_of, requests = self._collectives.comm_of, self._requests
+        if op == _EXCHANGE:
+            self._messages.exchange(peer, comm_of(peer, frame.comm), frame)
+        elif op == _ISEND:
+            self._messages.isend(peer, comm_of(peer, frame.comm), frame)
+        elif op == _IRECV:
+            self._messages.irecv(peer, comm_of(peer, frame.comm), frame)
+        elif op == _WAIT:
+            requests.wait(peer, frame)
         elif op == Op.TEST:
             self._test(peer, frame)
+        elif op == Op.PROBE:
+            self._probe(peer, comm_of(peer, frame.comm), frame)
         elif op == Op.WTIME:
-            query = Query(peer.rank, len(peer.ops), "wtime", key=("wtime",))
-            self._requests.ask(peer, frame.site, query)
+            requests.ask(peer, frame.site, Query(
+                peer.rank, len(peer.ops), "wtime", key=("wtime",)
+            ))  # fmt: skip
+        elif op == Op.COLLECTIVE:
+            self._collectives.join(peer, comm_of(peer, frame.comm), frame)
         elif op == Op.COMPUTE:
             self._compute(peer, frame.site, self._description(peer, body))
+        elif op == Op.FREE:
+            comm_of(peer, frame.comm)
         elif op == Op.ABORT:
             message = f"MPI_Abort was called with error code {frame.extra}"
             self.aborted = RankError(peer.rank, "Abort", message)
         else:
             raise LimitError(peer.rank, f"sent an unknown request ({op})")
 
-    def _communicate(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
-        op = frame.op
-        if op == _EXCHANGE:
-            self._messages.exchange(peer, comm, frame)
-        elif op == _ISEND:
-            self._messages.isend(peer, comm, frame)
-        elif op == _IRECV:
-            self._messages.irecv(peer, comm, frame)
-        elif op == Op.COLLECTIVE:
-            self._collectives.join(peer, comm, frame)
-        elif op == Op.PROBE:
-            self._messages.check_source(peer, comm, frame.peer)
-            envelope = frame.comm, frame.peer, frame.tag
-            self._requests.ask(peer, frame.site, Query(
-                peer.rank, len(peer.ops), "probe", blocking=frame.blocking,
-                key=("probe", *envelope), probe=envelope,
-            ))  # fmt: skip
+    def _probe(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
+        self._messages.check_source(peer, comm, frame.peer)
+        envelope = frame.comm, frame.peer, frame.tag
+        self._requests.ask(peer, frame.site, Query(
+            peer.rank, len(peer.ops), "probe", blocking=frame.blocking,
+            key=("probe", *envelope), probe=envelope,
+        ))  # fmt: skip
 
     def _test(self, peer: Peer, frame: Frame) -> None:
         numbers, how = self._requests.numbers(peer, frame), frame.flags

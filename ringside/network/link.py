@@ -35,6 +35,7 @@ from ringside.network.wire import (
     Reply,
     ReplyFrame,
     exchange_head,
+    make_reply,
 )
 from ringside.trace import Mode
 
@@ -175,17 +176,12 @@ class Link:
         """Send and receive at once, and return the receive: isend, irecv and wait in one frame."""
         site, number = self._begin_call(call), self._requests + 1
         self._requests += 2
+        nbytes = len(data)
         head = exchange_head(
-            Frame.isend(
-                site=site, comm=comm, dest=dest, tag=sendtag, request=number, payload=data,
-                kind=kinds[0], claimed=claimed,
-            ),
-            Frame.irecv(
-                site=site, comm=comm, source=source, tag=recvtag, request=number + 1,
-                capacity=capacity, kind=kinds[1],
-            ),
+            site=site, comm=comm, dest=dest, sendtag=sendtag, request=number, claimed=claimed,
+            source=source, recvtag=recvtag, capacity=capacity, kinds=kinds, nbytes=nbytes,
         )  # fmt: skip
-        out, nbytes = [*self._out, head, data], self._out_bytes + len(head) + len(data)
+        out, nbytes = [*self._out, head, data], self._out_bytes + len(head) + nbytes
         self._out, self._out_bytes = [], 0
         self._write(out, nbytes)
         body = memoryview(self._read().parts[0])
@@ -461,7 +457,7 @@ class Link:
             body[: at - _HEAD_BYTES] = start[_HEAD_BYTES:at]
         while at < end:
             at += self._receive(body[at - _HEAD_BYTES :])
-        return ReplyFrame(kind, (body,), nbytes, count)
+        return make_reply((kind, (body,), nbytes, count))
 
     def _receive(self, into: memoryview) -> int:
         nbytes = self._sock.recv_into(into)

@@ -50,27 +50,27 @@ class Messages:
         self._by_number: dict[int, tuple[Mailbox, Sent]] = {}
 
     def isend(self, peer: Peer, comm: Communicator, frame: Frame) -> Pending:
-        if not 0 <= frame.peer < len(comm.members):
+        _, flags, site, _, to, tag, number, claimed, body = frame
+        mode, kind = flags & 0xF, flags >> 4
+        if not 0 <= to < len(comm.members):
             raise LimitError(
-                peer.rank, f"sent to rank {frame.peer} of a communicator of {len(comm.members)}"
+                peer.rank, f"sent to rank {to} of a communicator of {len(comm.members)}"
             )
-        mode, kind, tag = frame.mode, frame.kind, frame.tag
         if mode > _READY:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
-        payload = bytes(frame.body)
+        payload = bytes(body)
         counted = len(payload)
         if kind == OBJECT:
-            counted = counted_of_object(counted, frame.extra)
-        dest = comm.members[frame.peer]
+            counted = counted_of_object(counted, claimed)
+        dest = comm.members[to]
         message = peer.sent * self._world_size + peer.rank
         peer.sent += 1
-        request = self._requests.open(peer, frame.request)
+        request = self._requests.open(peer, number)
         eager = mode == _BUFFERED or (mode != _SYNC and counted < self._eager_threshold)
         request.ready = eager
         peer.ops.append(
             TraceOp(
-                _SEND_KIND, dest, tag, counted, comm.path, request.number, message, (mode,),
-                frame.site,
+                _SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site
             )
         )  # fmt: skip
         self._ledger.hold(peer.rank, len(payload))
@@ -89,9 +89,9 @@ class Messages:
         return request
 
     def irecv(self, peer: Peer, comm: Communicator, frame: Frame) -> Pending:
-        source, tag = frame.peer, frame.tag
+        _, flags, site, _, source, tag, number, capacity, _ = frame
         self.check_source(peer, comm, source)
-        request = self._requests.open(peer, frame.request)
+        request = self._requests.open(peer, number)
         world_source = comm.members[source] if source != ANY_SOURCE else -1
         peer.ops.append(
             TraceOp(
@@ -100,13 +100,13 @@ class Messages:
                 tag,
                 0,
                 comm.path,
-                request.number,
+                number,
                 -1,
                 (world_source, tag),
-                frame.site,
+                site,
             )
         )
-        posted = Posted(source, tag, frame.extra, request, frame.kind)
+        posted = Posted(source, tag, capacity, request, flags >> 4)
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
         if message := self._mailbox(comm.number, peer.rank).receive(posted):

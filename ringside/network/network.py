@@ -134,7 +134,8 @@ class Network:
                 self._requests.resume(peer)
                 member = comm.members.index(rank)
                 info = (comm.number, comm.members, member, self.machine.ranks_per_node)
-                self.error = self._wires.call(peer, flags, call_parts(info, body)) or self.error
+                if error := self._wires.call(peer, flags, call_parts(info, body)):
+                    self.error = error
                 if peer.gone:
                     self._lost(peer)
             with uncollected():
@@ -167,11 +168,13 @@ class Network:
 
     def _carry(self, timeout_s: float | None) -> None:
         """Wait for ranks, at most so long, and do what their frames ask for."""
+        handle, replies = self._dispatch.handle, self._requests.replies
         for peer in self._wires.ready(timeout_s):
             try:
                 for frame in self._wires.frames(peer):
-                    self._dispatch.handle(peer, frame)
-                    self._reply()
+                    handle(peer, frame)
+                    if replies:
+                        self._reply()
             except LimitError as error:
                 self.error = error
             except Exception as error:  # whatever a hostile frame leads to ends the run, never us
@@ -185,10 +188,13 @@ class Network:
 
     def _reply(self) -> None:
         """Send the answers that the last step has led to."""
-        for peer, reply in self._requests.take():
-            self.error = self._wires.reply(peer, reply) or self.error
+        replies = self._requests.replies
+        for peer, reply in replies:
+            if error := self._wires.reply(peer, reply):
+                self.error = error
             if peer.gone:
                 self._lost(peer)
+        replies.clear()
 
     def _watches(self) -> list[MemoryWatch | Patience]:
         return [watch for watch in (self._memory, self._patience) if watch is not None]
@@ -319,13 +325,13 @@ class Network:
         requests.resume(peer)
         if query.kind == "wtime":
             time_ps = struct.pack("<Q", min(value, _MAX_CLOCK_PS))
-            requests.answer(peer, ReplyFrame(Reply.TIME, (time_ps,), len(time_ps)))
+            requests.replies.append((peer, ReplyFrame(Reply.TIME, (time_ps,), len(time_ps))))
         elif value is None:
-            requests.answer(peer, ReplyFrame(Reply.EMPTY, (), 0))
+            requests.replies.append((peer, ReplyFrame(Reply.EMPTY, (), 0)))
         elif query.kind == "probe":
             message = self._messages.probed(value)
             size = len(message.payload)
             body = COMPLETION.pack(0, message.source, message.tag, size, 0, 0, 0, 0, 0)
-            requests.answer(peer, ReplyFrame(Reply.DONE, (body,), len(body), 1))
+            requests.replies.append((peer, ReplyFrame(Reply.DONE, (body,), len(body), 1)))
         else:
             requests.complete(peer, [peer.requests[number] for number in value])

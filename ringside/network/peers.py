@@ -18,7 +18,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,7 @@ from ringside.errors import LimitError, RankError
 from ringside.network.bounds import Limits
 from ringside.network.codec import Part
 from ringside.network.matching import Pending
-from ringside.network.wire import DOWN, UP, Frame, Reply, ReplyFrame
+from ringside.network.wire import DOWN, UP, Frame, Reply, ReplyFrame, make_frame
 from ringside.timing.queries import Query
 from ringside.trace import CallSite
 from ringside.trace import Op as TraceOp
@@ -143,9 +143,10 @@ class Peers:
         """Send a rank one frame; returns what to say of the slowest reader if too much waits."""
         if peer.gone:  # it died while it was waiting for this
             return None
-        out = [frame.head(), *frame.parts]
+        kind, parts, size, number = frame
+        out = [DOWN.pack(kind, 0, 0, number, size), *parts]
         if not peer.outbox:
-            out = self._send(peer, out, DOWN.size + frame.size)
+            out = self._send(peer, out, size + DOWN.size)
         for part in out:
             if part:
                 self._hold(peer, memoryview(part))
@@ -158,8 +159,8 @@ class Peers:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def frames(self, peer: Peer) -> Iterable[Frame]:
-        """Read from a rank once, and give the whole frames that are there, one by one.
+    def frames(self, peer: Peer) -> Iterator[Frame]:
+        """Read from a rank once, and yield the whole frames that are there.
 
         A body lies in the buffer that the next read fills, unless it is larger than that: take it
         out before.
@@ -168,7 +169,32 @@ class Peers:
             LimitError: a frame is too large.
         """
         data = self._read(peer)
-        return () if data is None else self._cut(peer, data)
+        if data is None:
+            return
+        at, size, header = 0, len(data), UP.size
+        unpack, most = UP.unpack_from, self._limits.frame_bytes
+        needed, until_look = header, _LOOK_AT_CLOCK
+        while size - at >= header:
+            until_look -= 1
+            if not until_look:  # a frame may take long that meets many open requests
+                if self.deadline is not None and time.monotonic() > self.deadline:
+                    return
+                until_look = _LOOK_AT_CLOCK
+            op, flags, site, comm, to, tag, request, extra, nbytes = unpack(data, at)
+            if nbytes > most:
+                raise LimitError(
+                    peer.rank,
+                    f"a message of {nbytes} bytes is too large; {format_bytes(most)} are allowed.",
+                )
+            end = at + header + nbytes
+            if end > size:
+                needed = header + nbytes
+                break
+            body = data[at + header : end]
+            yield make_frame((op, flags, site, comm, to, tag, request, extra, body))
+            at = end
+        if at < size:
+            self._begin(peer, data[at:], needed)
 
     def _read(self, peer: Peer) -> memoryview | None:
         """The bytes from the beginning of a frame on; None while the first one isn't whole."""
@@ -194,41 +220,18 @@ class Peers:
         peer.partial, peer.filled = None, 0
         return data
 
-    def _cut(self, peer: Peer, data: memoryview) -> Iterator[Frame]:
-        """The whole frames in ``data``; the beginning of the next is kept."""
-        at, size, header = 0, len(data), UP.size
-        unpack, make, most = UP.unpack_from, Frame._make, self._limits.frame_bytes
-        needed, until_look = header, _LOOK_AT_CLOCK
-        while size - at >= header:
-            until_look -= 1
-            if not until_look:  # a frame may take long that meets many open requests
-                if self.deadline is not None and time.monotonic() > self.deadline:
-                    return
-                until_look = _LOOK_AT_CLOCK
-            *fields, nbytes = unpack(data, at)
-            if nbytes > most:
-                raise LimitError(
-                    peer.rank,
-                    f"a message of {nbytes} bytes is too large; {format_bytes(most)} are allowed.",
-                )
-            end = at + header + nbytes
-            if end > size:
-                needed = header + nbytes
-                break
-            fields.append(data[at + header : end])
-            yield make(fields)
-            at = end
-        if at < size:
-            self._begun_bytes += needed
-            if self._begun_bytes > self._limits.held_bytes:
-                raise LimitError(
-                    peer.rank,
-                    f"a message of {needed} bytes is too large beside others; together they may "
-                    f"have {format_bytes(self._limits.held_bytes)}.",
-                )
-            peer.partial = np.empty(needed, np.uint8).data
-            peer.filled = size - at
-            peer.partial[: size - at] = data[at:]
+    def _begin(self, peer: Peer, data: memoryview, needed: int) -> None:
+        """Keep the beginning of a frame of ``needed`` bytes until the rest has come."""
+        self._begun_bytes += needed
+        if self._begun_bytes > self._limits.held_bytes:
+            raise LimitError(
+                peer.rank,
+                f"a message of {needed} bytes is too large beside others; together they may "
+                f"have {format_bytes(self._limits.held_bytes)}.",
+            )
+        peer.partial = np.empty(needed, np.uint8).data
+        peer.filled = len(data)
+        peer.partial[: len(data)] = data
 
     def read_output(self, peer: Peer) -> None:
         """Take what a rank has printed, as far as its limit."""

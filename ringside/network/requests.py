@@ -4,7 +4,7 @@ open        a send, a receive or a collective is posted
 wait_for    the rank stops until all that it named are ready
 is_ready    one is, and with the last of them the rank goes on: ``complete`` answers it
 ask         a call that observes time stops the rank until the engine answers
-take        the answers that all this has led to, to be sent
+replies     what all this has led to: the network sends it
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ringside.errors import LimitError
 from ringside.network.bounds import Ledger
 from ringside.network.matching import Pending
 from ringside.network.peers import Peer
-from ringside.network.wire import COMPLETION, Frame, How, Reply, ReplyFrame
+from ringside.network.wire import COMPLETION, Frame, How, Reply, ReplyFrame, make_reply
 from ringside.timing.engine import Engine
 from ringside.timing.queries import Query
 from ringside.trace import UNDESCRIBED, CallSite, Kind
@@ -34,7 +34,7 @@ class Requests:
     def __init__(self, peers: Sequence[Peer], ledger: Ledger) -> None:
         self._peers = peers
         self._ledger, self._limits = ledger, ledger.limits
-        self._replies: list[tuple[Peer, ReplyFrame]] = []
+        self.replies: list[tuple[Peer, ReplyFrame]] = []  # to be sent, in the order of their causes
         self.engine: Engine | None = None  # there is one once a question about time was asked
         self.num_running = 0
 
@@ -47,15 +47,6 @@ class Requests:
         """A rank waits for an answer, or has come to its end."""
         peer.running = False
         self.num_running -= 1
-
-    def answer(self, peer: Peer, reply: ReplyFrame) -> None:
-        """A rank is to be answered."""
-        self._replies.append((peer, reply))
-
-    def take(self) -> list[tuple[Peer, ReplyFrame]]:
-        """The answers since the last time, in the order of what led to them."""
-        replies, self._replies = self._replies, []
-        return replies
 
     def open(self, peer: Peer, number: int) -> Pending:
         # A number used twice would stand for two operations; an exchange's second may be too large.
@@ -170,7 +161,7 @@ class Requests:
             if length:
                 parts.append(payload)
                 size += length
-        self.answer(peer, ReplyFrame(_DONE, parts, size, len(requests)))
+        self.replies.append((peer, make_reply((_DONE, parts, size, len(requests)))))
 
     def site_of(self, request: Pending) -> CallSite:
         """The call that made a request."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ringside.network import codec
@@ -91,8 +92,6 @@ KINDS = ("", "object", *codec.DTYPES)
 KIND_OF = {name: kind for kind, name in enumerate(KINDS) if name not in ("", "object", "uint8")}
 
 _EXCHANGE_HEAD = struct.Struct(UP.format + EXCHANGE.format[1:])
-# NamedTuple's own constructor takes three times as long, and a message has up to five frames.
-_new = tuple.__new__
 
 
 class Frame(NamedTuple):
@@ -130,7 +129,8 @@ class Frame(NamedTuple):
     ) -> Frame:  # fmt: skip
         """A send is posted; ``claimed`` is what counts of an object."""
         extra = -1 if claimed is None else claimed
-        return _new(cls, (_ISEND, mode | kind << 4, site, comm, dest, tag, request, extra, payload))
+        flags = mode | kind << 4
+        return make_frame((_ISEND, flags, site, comm, dest, tag, request, extra, payload))
 
     @classmethod
     def irecv(
@@ -138,7 +138,7 @@ class Frame(NamedTuple):
         kind: int = 0,
     ) -> Frame:  # fmt: skip
         """A receive is posted; a capacity of -1 takes any number of bytes."""
-        return _new(cls, (_IRECV, kind << 4, site, comm, source, tag, request, capacity, b""))
+        return make_frame((_IRECV, kind << 4, site, comm, source, tag, request, capacity, b""))
 
     @classmethod
     def completion(cls, op: Op, *, site: int, requests: Sequence[int], how: int) -> Frame:
@@ -185,7 +185,8 @@ class Frame(NamedTuple):
 
     def head(self, nbytes: int) -> bytes:
         """The header, before a body of ``nbytes`` bytes."""
-        return UP.pack(*self[:8], nbytes)
+        op, flags, site, comm, peer, tag, request, extra, _ = self
+        return UP.pack(op, flags, site, comm, peer, tag, request, extra, nbytes)
 
     def halves(self) -> tuple[Frame, Frame]:
         """The ISEND and the IRECV that an EXCHANGE stands for.
@@ -196,21 +197,29 @@ class Frame(NamedTuple):
         _, flags, site, comm, dest, tag, request, claimed, body = self
         source, receive_tag, capacity = EXCHANGE.unpack_from(body)
         payload = body[EXCHANGE.size :]
-        kinds = flags & 0xF0, flags << 4 & 0xF0
+        kind, other = flags & 0xF0, flags << 4 & 0xF0
         return (
-            _new(Frame, (_ISEND, kinds[0], site, comm, dest, tag, request, claimed, payload)),
-            _new(Frame, (
-                _IRECV, kinds[1], site, comm, source, receive_tag, request + 1, capacity, b"",
-            )),
-        )  # fmt: skip
+            make_frame((_ISEND, kind, site, comm, dest, tag, request, claimed, payload)),
+            make_frame(
+                (_IRECV, other, site, comm, source, receive_tag, request + 1, capacity, b"")
+            ),
+        )
 
 
-def exchange_head(sending: Frame, receiving: Frame) -> bytes:
-    """The head of an EXCHANGE of two halves; the payload of ``sending`` comes behind it."""
-    nbytes = EXCHANGE.size + len(sending.body)
+def exchange_head(
+    *, site: int, comm: int, dest: int, sendtag: int, request: int, claimed: int | None,
+    source: int, recvtag: int, capacity: int, kinds: tuple[int, int], nbytes: int,
+) -> bytes:  # fmt: skip
+    """The head of an EXCHANGE; its payload of ``nbytes`` bytes comes behind it.
+
+    Args:
+        request: of the send; the receive has the next number.
+        kinds: of the send and of the receive.
+    """
+    extra = -1 if claimed is None else claimed
     return _EXCHANGE_HEAD.pack(
-        _EXCHANGE, sending.flags | receiving.kind, *sending[2:8], nbytes,
-        receiving.peer, receiving.tag, receiving.extra,
+        _EXCHANGE, kinds[0] << 4 | kinds[1], site, comm, dest, sendtag, request, extra,
+        EXCHANGE.size + nbytes, source, recvtag, capacity,
     )  # fmt: skip
 
 
@@ -228,7 +237,14 @@ class ReplyFrame(NamedTuple):
 
     def head(self) -> bytes:
         """The header."""
-        return DOWN.pack(self.kind, 0, 0, self.number, self.size)
+        kind, _, size, number = self
+        return DOWN.pack(kind, 0, 0, number, size)
+
+
+# From a tuple of all fields. The classes' own constructors take three times as long, and every
+# message goes through several frames.
+make_frame: Callable[[tuple[Any, ...]], Frame] = partial(tuple.__new__, Frame)
+make_reply: Callable[[tuple[Any, ...]], ReplyFrame] = partial(tuple.__new__, ReplyFrame)
 
 
 def counted_of_object(nbytes: int, claimed: int) -> int:
