@@ -57,7 +57,7 @@ class Collectives:
     def comm_of(self, peer: Peer, number: int) -> Communicator:
         """The communicator that a frame names."""
         comm = self.comms.get(number)
-        if comm is None or peer.rank not in comm.places:
+        if comm is None or peer.rank not in comm.rank_of:
             raise LimitError(peer.rank, "used a communicator that it is no member of")
         return comm
 
@@ -76,7 +76,7 @@ class Collectives:
         peer.ops.append(
             TraceOp(Kind.COLLECTIVE, comm=comm.path, request=frame.request, site=frame.site)
         )
-        me = comm.places[peer.rank]
+        me = comm.rank_of[peer.rank]
         members = comm.members
         if name == "create_group":
             group = group_of(spec, len(members), me)
@@ -142,6 +142,7 @@ class Collectives:
             op = self._peers[request.rank].ops[request.op]
             self._requests.learn(request, op._replace(nbytes=max(sizes), detail=detail))
         self._ledger.release(gathering.held_bytes)
+        # Only now: before the first member goes on, the trace holds the operation of every one.
         for member in range(len(members)):
             self._requests.is_ready(gathering.requests[member])
 

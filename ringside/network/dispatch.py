@@ -154,8 +154,8 @@ class Dispatch:
         self._requests.stop(peer)
 
     def _compute(self, peer: Peer, site: int, body: codec.Part) -> None:
-        flops, nbytes, seconds, label, *counts = codec.decode(body)
-        num_kernels, moved = counts or (1, 0.0)
+        flops, nbytes, seconds, label, *kernel_work = codec.decode(body)
+        num_kernels, moved = kernel_work or (1, 0.0)
         if not isinstance(num_kernels, int) or not 0 <= num_kernels < 1 << 40:
             raise LimitError(peer.rank, f"declared impossible work ({num_kernels} operators)")
         for amount in (flops, nbytes, moved, 0.0 if seconds is None else seconds):
@@ -165,6 +165,6 @@ class Dispatch:
             raise LimitError(peer.rank, f"declared {seconds} s of work")
         picoseconds = -1 if seconds is None else round(seconds * PS)
         detail: tuple[Any, ...] = (flops, nbytes, picoseconds, failure.text(label, 80))
-        if counts:
+        if kernel_work:
             detail = (*detail, num_kernels, moved)
         peer.ops.append(TraceOp(Kind.COMPUTE, detail=detail, site=site))

@@ -11,7 +11,8 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, NoReturn
@@ -72,6 +73,9 @@ class Completion(NamedTuple):
     error: int
     payload: memoryview | None
     overflow: bool
+
+
+_make_completion: Callable[[tuple[Any, ...]], Completion] = partial(tuple.__new__, Completion)
 
 
 class _Work:
@@ -277,8 +281,8 @@ class Link:
 
     def compute(self, flops: float, nbytes: float, seconds: float | None, label: str) -> None:
         """Let virtual time pass for work done."""
-        taken = None if seconds is None else float(seconds)
-        body = codec.encode((float(flops), float(nbytes), taken, label))
+        duration_s = None if seconds is None else float(seconds)
+        body = codec.encode((float(flops), float(nbytes), duration_s, label))
         self._post(Frame(Op.COMPUTE, site=self._begin_call(_compute(label)), body=body))
 
     def work(self, flops: float, nbytes: float, moved: float, label: str) -> None:
@@ -382,6 +386,7 @@ class Link:
             raise ProtocolError("a rank may talk to the network from its main thread only.")
         if self._work is not None:
             self._end_work()  # what was counted happened before this call
+        # The network learns of a site before the frame that names it.
         return call if isinstance(call, int) else self.site(call)
 
     def _post(self, frame: Frame) -> None:
@@ -406,12 +411,12 @@ class Link:
         while frame is not None and frame.f_code.co_filename.startswith(libraries):
             frame = frame.f_back
         file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
-        named: tuple[Any, ...] = (*call, self._phase) if self._phase else call
-        key = (named, file, line)
+        call_in_phase: tuple[Any, ...] = (*call, self._phase) if self._phase else call
+        key = (call_in_phase, file, line)
         try:
             number = self._sites.get(key)
         except TypeError:  # an argument that can't be hashed
-            key = ((call[0], (), *named[2:]), file, line)
+            key = ((call[0], (), *call_in_phase[2:]), file, line)
             number = self._sites.get(key)
         if number is None:
             number = min(len(self._sites), _MAX_SITES)
@@ -424,13 +429,13 @@ class Link:
     def site_of_sendrecv(self, frame: FrameType, dest: int, source: int) -> int:
         """As ``site``, for a Sendrecv that ``frame`` makes; known again without its line."""
         code = frame.f_code
-        place = (id(code), frame.f_lasti, dest, source, self._phase)
-        known = self._places.get(place)
-        if known is not None:
-            return known[0]
+        key = (id(code), frame.f_lasti, dest, source, self._phase)
+        entry = self._places.get(key)
+        if entry is not None:
+            return entry[0]
         number = self.site(("Sendrecv", (("dest", dest), ("source", source))))
         if number < _MAX_SITES and not code.co_filename.startswith(self.libraries):
-            self._places[place] = number, code  # which is kept, so that nothing else gets its id
+            self._places[key] = number, code  # which is kept, so that nothing else gets its id
         return number
 
     def _answer(self) -> ReplyFrame:
@@ -491,16 +496,17 @@ def _completion(body: memoryview, at: int) -> tuple[Completion, int]:
     at += COMPLETION.size
     end = at + size
     payload = body[at:end] if flags & 2 else None
-    return Completion(request, source, tag, nbytes, error, payload, bool(flags & 1)), end
+    fields = request, source, tag, nbytes, error, payload, bool(flags & 1)
+    return _make_completion(fields), end
 
 
 def format_call(call: tuple[Any, ...]) -> str:
     """Return a call as a person reads it: ``Ssend(dest=1, tag=0) [phase]``."""
     name, arguments = call[:2]
-    named = f" [{call[2]}]" if len(call) > 2 else ""
-    words = f"{name}({', '.join(f'{key}={value}' for key, value in arguments)})"
-    room = 200 - len(named)
-    return (words if len(words) <= room else words[: room - 1] + ")") + named
+    phase = f" [{call[2]}]" if len(call) > 2 else ""
+    text = f"{name}({', '.join(f'{key}={value}' for key, value in arguments)})"
+    room = 200 - len(phase)
+    return (text if len(text) <= room else text[: room - 1] + ")") + phase
 
 
 def _with_comm_info(value: Any) -> Any:

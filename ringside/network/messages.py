@@ -19,8 +19,7 @@ from ringside.network.peers import Peer
 from ringside.network.requests import Requests
 from ringside.network.wire import ANY_SOURCE, OBJECT, Frame, counted_of_object
 from ringside.timing.queries import Query
-from ringside.trace import Kind, Mode
-from ringside.trace import Op as TraceOp
+from ringside.trace import Kind, Mode, make_op
 
 _TRUNCATED = 15
 # Plain numbers: an enumeration costs time at every comparison.
@@ -69,15 +68,13 @@ class Messages:
         eager = mode == _BUFFERED or (mode != _SYNC and counted < self._eager_threshold)
         request.ready = eager
         peer.ops.append(
-            TraceOp(
-                _SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site
-            )
-        )  # fmt: skip
+            make_op((_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site))
+        )
         self._ledger.hold(peer.rank, len(payload))
-        source = comm.places[peer.rank]
+        source = comm.rank_of[peer.rank]
         sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, kind)
         box = self._mailbox(comm.number, dest)
-        self._by_number[message] = (box, sent)
+        self._by_number[message] = (box, sent)  # before the match, which takes it out again
         if receive := box.send(sent):
             self._conclude(sent, receive)
         if len(self._by_number) > self._limits.unreceived:
@@ -93,19 +90,10 @@ class Messages:
         self.check_source(peer, comm, source)
         request = self._requests.open(peer, number)
         world_source = comm.members[source] if source != ANY_SOURCE else -1
-        peer.ops.append(
-            TraceOp(
-                _RECEIVE_KIND,
-                world_source,
-                tag,
-                0,
-                comm.path,
-                number,
-                -1,
-                (world_source, tag),
-                site,
-            )
-        )
+        detail = (world_source, tag)
+        peer.ops.append(make_op(
+            (_RECEIVE_KIND, world_source, tag, 0, comm.path, number, -1, detail, site)
+        ))  # fmt: skip
         posted = Posted(source, tag, capacity, request, flags >> 4)
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
@@ -135,10 +123,10 @@ class Messages:
         """A message has met its receive."""
         request = receive.request
         op = self._peers[request.rank].ops[request.op]
-        self._requests.learn(request, TraceOp(
+        self._requests.learn(request, make_op((
             _RECEIVE_KIND, message.world_source, message.tag, message.counted, op.comm, op.request,
             message.number, op.detail, op.site,
-        ))  # fmt: skip
+        )))  # fmt: skip
         payload = message.payload
         self._by_number.pop(message.number, None)
         if message.kind != receive.kind or len(payload) < receive.capacity:

@@ -169,6 +169,8 @@ class Network:
     def _carry(self, timeout_s: float | None) -> None:
         """Wait for ranks, at most so long, and do what their frames ask for."""
         handle, replies = self._dispatch.handle, self._requests.replies
+        # After an error the others that are ready still have their turn: what they have written is
+        # read, so that the run ends alike however the ranks' frames fell into this step.
         for peer in self._wires.ready(timeout_s):
             try:
                 for frame in self._wires.frames(peer):
@@ -188,7 +190,7 @@ class Network:
 
     def _reply(self) -> None:
         """Send the answers that the last step has led to."""
-        replies = self._requests.replies
+        replies = self._requests.replies  # the loop in ``_carry`` holds the same list
         for peer, reply in replies:
             if error := self._wires.reply(peer, reply):
                 self.error = error
@@ -213,16 +215,16 @@ class Network:
     def _still(self) -> tuple[str, ...]:
         """Where each rank is, those that compute asked for their line."""
         computing = [peer for peer in self.peers if peer.running]
-        places = self._locate(computing) if self._locate is not None and computing else {}
-        return self._standing.of_all(places)
+        lines = self._locate(computing) if self._locate is not None and computing else {}
+        return self._standing.of_all(lines)
 
     def _line_of(self, rank: int) -> str:
         """Where one rank is, to be said after what it does."""
-        places = self._locate([self.peers[rank]]) if self._locate is not None else {}
-        if rank in places:
-            return f" at {places[rank]}"
-        call, place = self._standing.of_one(self.peers[rank])
-        return f" in or after {call} at {place}" if call else ""
+        lines = self._locate([self.peers[rank]]) if self._locate is not None else {}
+        if rank in lines:
+            return f" at {lines[rank]}"
+        call, line = self._standing.of_one(self.peers[rank])
+        return f" in or after {call} at {line}" if call else ""
 
     def _settled(self) -> bool:
         """As ``_settle``; what calls lead to that contradict each other ends the run, never us."""
@@ -237,6 +239,8 @@ class Network:
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
+        # A rank that computes may still send what a question is about, and before anything is
+        # called a deadlock every question has its answer.
         open_queries = [p for p in self.peers if p.query is not None]
         blocked = [p for p in self.peers if p.blocked and p.body is None and p.failure is None]
         if not blocked:

@@ -127,6 +127,7 @@ class Peers:
             if not is_socket:
                 self.read_output(peer)
                 continue
+            # One that died while another's frame was answered is ready as well, and gone.
             if events & _WRITE:
                 self._write(peer)
             if events & _READ or peer.gone:
@@ -279,6 +280,7 @@ class Peers:
     def _hold(self, peer: Peer, part: memoryview) -> None:
         peer.outbox.append(part)
         peer.held += len(part)
+        # Nobody else gets this id while it is an entry: the part keeps its object.
         entry = self._outgoing.setdefault(id(part.obj), [0, len(part)])
         if not entry[0]:
             self._outgoing_bytes += entry[1]

@@ -19,7 +19,7 @@ from ringside.network.peers import Peer
 from ringside.network.wire import COMPLETION, Frame, How, Reply, ReplyFrame, make_reply
 from ringside.timing.engine import Engine
 from ringside.timing.queries import Query
-from ringside.trace import UNDESCRIBED, CallSite, Kind
+from ringside.trace import UNDESCRIBED, CallSite, Kind, make_op
 from ringside.trace import Op as TraceOp
 
 # Plain numbers: an enumeration costs time at every comparison.
@@ -84,6 +84,7 @@ class Requests:
         if peer.num_awaited:
             return
         waiting, peer.waiting = peer.waiting, ()
+        # Before its answer is sent: if it has died meanwhile, only a running rank is found lost.
         self.resume(peer)
         self.complete(peer, waiting)
 
@@ -121,7 +122,7 @@ class Requests:
         self, peer: Peer, site: int, numbers: tuple[int, ...], waiting: tuple[Pending, ...]
     ) -> None:
         """The rank goes on when all are ready."""
-        peer.ops.append(TraceOp(_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site))
+        peer.ops.append(make_op((_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site)))
         missing = [request for request in waiting if not request.ready]
         if not missing:
             self.complete(peer, waiting)

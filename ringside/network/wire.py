@@ -297,7 +297,7 @@ def split_result(
     end = len(view) - RESULT.size
     (length,) = RESULT.unpack_from(view[max(end, 0) :])
     start = max(end - length, 0)
-    about, taken = codec.decode_within(view[start:end], most_bytes)
-    left = None if most_bytes is None else most_bytes - taken
-    value, nbytes = codec.decode_within(view[:start], left, copy=False)
-    return dict(about), value, taken + nbytes
+    about, about_bytes = codec.decode_within(view[start:end], most_bytes)
+    rest_bytes = None if most_bytes is None else most_bytes - about_bytes
+    value, nbytes = codec.decode_within(view[:start], rest_bytes, copy=False)
+    return dict(about), value, about_bytes + nbytes

@@ -26,7 +26,7 @@ from ringside.network.network import Network
 from ringside.network.peers import Peer
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import CollectiveRecord, Recording, RunEnd
-from ringside.network.stacks import places
+from ringside.network.stacks import current_lines
 from ringside.network.wire import split_result
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
@@ -180,13 +180,13 @@ class Result:
     def _traffic(self) -> tuple[np.ndarray, np.ndarray]:
         """Point-to-point bytes and messages from row to column, counted by the network."""
         nbytes = np.zeros((self.world_size, self.world_size), dtype=np.int64)
-        counts = np.zeros_like(nbytes)
+        messages = np.zeros_like(nbytes)
         for rank, ops in enumerate(self.recording.ops):
             for op in ops:
                 if op.kind == Kind.ISEND:
                     nbytes[rank, op.peer] += op.nbytes
-                    counts[rank, op.peer] += 1
-        return nbytes, counts
+                    messages[rank, op.peer] += 1
+        return nbytes, messages
 
     def bytes_matrix(self) -> np.ndarray:
         """Shape (world_size, world_size): point-to-point payload bytes from row to column."""
@@ -221,8 +221,8 @@ class Result:
 
     def peers(self, rank: int) -> set[int]:
         """World ranks that a rank exchanged messages with."""
-        counts = self._traffic[1]
-        return {int(r) for r in np.flatnonzero(counts[rank] + counts[:, rank])}
+        messages = self._traffic[1]
+        return {int(r) for r in np.flatnonzero(messages[rank] + messages[:, rank])}
 
 
 class Session:
@@ -348,15 +348,15 @@ class Session:
         front = front_end or front_end_of(where)
         if front == "torch":
             need_torch(where.file)
-        own = self._lent and not self._strict  # nobody else's files
+        students_own = self._lent and not self._strict  # nobody else's files
         first = (front, world_size) not in self._worlds
-        code = compiled(where.folder, where.file) if own and first else {}
+        code = compiled(where.folder, where.file) if students_own and first else {}
         bodies = {}
-        for place, rank in enumerate(group):
+        for member, rank in enumerate(group):
             call = {
                 "file": where.file,
                 "function": where.function,
-                "args": per_rank[place],
+                "args": per_rank[member],
                 "kwargs": kwargs or {},
                 "comm": comm,
                 "code": code,
@@ -437,7 +437,7 @@ class Session:
         def locate(computing: list[Peer]) -> dict[int, str]:
             with contextlib.suppress(RingsideError):
                 ranks = [peer.rank for peer in computing]
-                return places(
+                return current_lines(
                     computing,
                     self._folder_inside,
                     lambda: self._nursery.locate(world.number, ranks),
