@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import os
+import socket
 import struct
+import weakref
 from typing import Any
 
 import pytest
 
 from ringside.network import collectives, matching, messages, passes, peers, requests
+from ringside.network.network import Network
+from ringside.network.peers import Peer
 from ringside.network.wire import (
     BLOCKING,
     DOWN,
@@ -21,6 +27,7 @@ from ringside.network.wire import (
     ReplyFrame,
     exchange_head,
 )
+from ringside.timing.machine import Machine
 from ringside.trace import Mode
 
 BUFFERED = int(Mode.BUFFERED)
@@ -106,3 +113,29 @@ def test_a_part_below_the_network_is_handed_no_function_to_call(part: type[Any])
             assert "Callable" not in str(parameter.annotation), f"{part.__name__}.{name}"
             assert "Handler" not in str(parameter.annotation), f"{part.__name__}.{name}"
             assert "Answering" not in str(parameter.annotation), f"{part.__name__}.{name}"
+
+
+def test_what_a_run_held_is_freed_when_it_is_over() -> None:
+    """Parts that call upwards hold each other in circles, until the collector comes round."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    gc.disable()
+    try:
+        network = Network([Peer(0, ours, read)], Machine.load("textbook"))
+        theirs.sendall(
+            Frame.isend(site=0, comm=0, dest=0, tag=0, request=1, payload=b"abc").head(3) + b"abc"
+        )
+        theirs.shutdown(socket.SHUT_WR)  # the rank's end, with a message that nobody takes
+        end = network.call({0: [b"N"]}, None, None)
+        assert end.unreceived == ["rank 0 sent 3 bytes with tag 0 to rank 0"]
+        held = weakref.ref(network), weakref.ref(network._messages)
+        del network, end
+        assert [reference() for reference in held] == [None, None]
+    finally:
+        gc.enable()
+        for end_of_socket in (ours, theirs):
+            end_of_socket.close()
+        os.close(read)
+        os.close(write)
