@@ -87,6 +87,7 @@ class Collectives:
         else:
             key = comm.sequence.get(me, 0)
             comm.sequence[me] = key + 1
+        # Members meet by the count of their calls on the communicator, as MPI orders collectives.
         gathering = comm.gatherings.get(key)
         if gathering is None:
             sequence = key if isinstance(key, int) else key[1]
@@ -127,6 +128,7 @@ class Collectives:
         # A group's making has a count of its own, kept apart from the communicator's.
         sequence = -1 - gathering.sequence if name == "create_group" else gathering.sequence
         detail = (timed_as, sequence, gathering.root, members, sizes)
+        # Members that get the same object share one encoding, whose bytes are held once.
         encoded: dict[int, bytes] = {}
         held: dict[int, list[int]] = {}
         for member, value in enumerate(values):

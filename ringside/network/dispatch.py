@@ -65,6 +65,8 @@ class Dispatch:
                 self._finish(peer, None, error)
             return
         ledger = self._ledger
+        # A SITE and the ends of a call are free: what a rank does is an operation, three if it is
+        # an exchange.
         ledger.operations += 3 if op == _EXCHANGE else 1
         if op == Op.PASS:  # announced by a supplied file: not where the student's code is
             ledger.record(peer.rank, 0)

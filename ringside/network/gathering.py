@@ -248,6 +248,7 @@ def _average(op: str, data: list[Array]) -> Array:
     if op.startswith(BFLOAT16):
         return _narrowed(_average("AVG", [_widened(item) for item in data]))
     dtype = data[0].dtype
+    # The sum of a few float16 is past their largest number, 65504, before it is divided.
     wide = [item.astype(np.float32) for item in data] if dtype == np.float16 else data
     total = _whole("SUM", wide)
     with np.errstate(all="ignore"):

@@ -108,6 +108,7 @@ class Mailbox:
         self._num_posted += 1
         if receive.source != ANY_SOURCE:
             message = self._first(receive.source, receive.tag)
+            # Where an earlier receive accepts it too, that one waits for the clock, and we behind.
             if message is not None and self._receive_for(message) is None:
                 self._take(message)
                 return message

@@ -62,6 +62,7 @@ class Messages:
         if kind == OBJECT:
             counted = counted_of_object(counted, claimed)
         dest = comm.members[to]
+        # Numbered by sender, not by arrival, which differs from run to run.
         message = peer.sent * self._world_size + peer.rank
         peer.sent += 1
         request = self._requests.open(peer, number)

@@ -256,6 +256,7 @@ class Network:
             if answer is not None:
                 self._deliver(answer)
                 return True
+        # Ranks that wait for one that has failed are no deadlock: its failure is the run's.
         failed = [peer.failure for peer in self.peers if peer.failure is not None]
         if not failed:
             self.error = judge(self._standing)

@@ -43,6 +43,7 @@ def current_lines(peers: Sequence[Peer], folder: str, signal: Callable[[], None]
             for key, _ in selector.select(remaining_s):
                 rank: int = key.data
                 data = os.read(key.fd, 1 << 16)
+                # The end of what came before is kept: a frame's line may come in two pieces.
                 texts[rank] = texts[rank][-_KEPT_BYTES:] + data
                 sizes[rank] += len(data)
                 text = texts[rank].decode("utf-8", "replace")

@@ -29,6 +29,8 @@ def judge(standing: Standing) -> DeadlockError:
     else:
         who = "the only rank is" if count == 1 else f"all {count} ranks are"
         headline = f"{who} blocked and no message is in flight."
+    # The first that fits is told. What explains other waits comes before them: members that
+    # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
         *(_disagreement, _missing_member, _wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
