@@ -6,8 +6,8 @@ A value is one tag byte and its content::
     t tuple  l list   d dict    a array   o registered frozen dataclass
 
 Arrays carry a dtype from an allow-list, their shape, and their raw bytes at a multiple of 64 from
-the value's beginning. Nothing is ever executed
-to read a value, so bytes written by student code are safe to decode.
+the value's beginning. Nothing is ever executed to read a value, so bytes written by student code
+are safe to decode.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from ringside.network.mismatches import Notes, unlike
 from ringside.network.peers import Peer
 from ringside.network.recording import CollectiveRecord
 from ringside.network.requests import Requests
+from ringside.network.wire import Frame
 from ringside.timing.rounds import num_messages
 from ringside.trace import Kind
 from ringside.trace import Op as TraceOp
@@ -56,26 +57,26 @@ class Collectives:
     def comm_of(self, peer: Peer, number: int) -> Communicator:
         """The communicator that a frame names."""
         comm = self.comms.get(number)
-        if comm is None or peer.rank not in comm.places:
+        if comm is None or peer.rank not in comm.rank_of:
             raise LimitError(peer.rank, "used a communicator that it is no member of")
         return comm
 
-    def join(
-        self, peer: Peer, kind: int, site: int, comm: Communicator, number: int, body: memoryview
-    ) -> None:
+    def join(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
         # Held as what it has become: small things are larger than on their way, and arrays alike.
-        most = self._limits.decoded_bytes + len(body)
+        most = self._limits.decoded_bytes + len(frame.body)
         try:
-            (name, spec, *told), nbytes = codec.decode_within(body, most)
+            (name, spec, *description), nbytes = codec.decode_within(frame.body, most)
         except codec.TooLargeError:
             raise LimitError(
                 peer.rank,
                 f"gives a collective objects of more than {format_bytes(most)} of memory. An array "
                 "takes less than a list of as many numbers.",
             ) from None
-        request = self._requests.open(peer, number)
-        peer.ops.append(TraceOp(Kind.COLLECTIVE, comm=comm.path, request=number, site=site))
-        me = comm.places[peer.rank]
+        request = self._requests.open(peer, frame.request)
+        peer.ops.append(
+            TraceOp(Kind.COLLECTIVE, comm=comm.path, request=frame.request, site=frame.site)
+        )
+        me = comm.rank_of[peer.rank]
         members = comm.members
         if name == "create_group":
             group = group_of(spec, len(members), me)
@@ -86,6 +87,7 @@ class Collectives:
         else:
             key = comm.sequence.get(me, 0)
             comm.sequence[me] = key + 1
+        # Members meet by the count of their calls on the communicator, as MPI orders collectives.
         gathering = comm.gatherings.get(key)
         if gathering is None:
             sequence = key if isinstance(key, int) else key[1]
@@ -93,9 +95,9 @@ class Collectives:
             comm.gatherings[key] = gathering
         self._ledger.hold(peer.rank, nbytes)
         gathering.held_bytes += nbytes
-        gathering.join(me, name, spec, request, *told)
+        gathering.join(me, name, spec, request, *description)
         request.gathering = gathering
-        gathering.kinds[me] = kind
+        gathering.kinds[me] = frame.kind
         if gathering.complete:
             del comm.gatherings[key]
             self._conclude(peer, comm, members, gathering)
@@ -109,9 +111,9 @@ class Collectives:
             sites = {
                 i: self._requests.site_of(request) for i, request in gathering.requests.items()
             }
-            place = members[0], gathering.requests[0].op
-            if "kind" not in self._notes or place < self._notes["kind"][0]:
-                self._notes["kind"] = place, unlike(members, gathering.kinds, sites)
+            first = members[0], gathering.requests[0].op
+            if "kind" not in self._notes or first < self._notes["kind"][0]:
+                self._notes["kind"] = first, unlike(members, gathering.kinds, sites)
         sizes = gathering.sizes()
         if name in TIMED_AS:
             self.comm_calls += [name] * len(members)
@@ -126,6 +128,7 @@ class Collectives:
         # A group's making has a count of its own, kept apart from the communicator's.
         sequence = -1 - gathering.sequence if name == "create_group" else gathering.sequence
         detail = (timed_as, sequence, gathering.root, members, sizes)
+        # Members that get the same object share one encoding, whose bytes are held once.
         encoded: dict[int, bytes] = {}
         held: dict[int, list[int]] = {}
         for member, value in enumerate(values):
@@ -141,6 +144,7 @@ class Collectives:
             op = self._peers[request.rank].ops[request.op]
             self._requests.learn(request, op._replace(nbytes=max(sizes), detail=detail))
         self._ledger.release(gathering.held_bytes)
+        # Only now: before the first member goes on, the trace holds the operation of every one.
         for member in range(len(members)):
             self._requests.is_ready(gathering.requests[member])
 
@@ -170,8 +174,8 @@ class Collectives:
             if not ranks:
                 continue
             new = self.new_comm(path, ranks)
-            for place, rank in enumerate(ranks):
-                values[members.index(rank)] = ("comm", new.number, ranks, place)
+            for member, rank in enumerate(ranks):
+                values[members.index(rank)] = ("comm", new.number, ranks, member)
         return values
 
     def new_comm(self, path: str, members: tuple[int, ...]) -> Communicator:
@@ -190,5 +194,5 @@ class Collectives:
 
     def open_gatherings(self) -> list[Gathering]:
         """Collectives that some members haven't come to; of very many, the first."""
-        found = (each for comm in self.comms.values() for each in comm.gatherings.values())
-        return list(itertools.islice(found, MOST_LOOKED_AT))
+        gatherings = (g for comm in self.comms.values() for g in comm.gatherings.values())
+        return list(itertools.islice(gatherings, MOST_LOOKED_AT))

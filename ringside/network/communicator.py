@@ -17,7 +17,7 @@ class Communicator:
     members: tuple[int, ...]
     sequence: dict[Any, int] = field(default_factory=dict)
     gatherings: dict[Any, Gathering] = field(default_factory=dict)
-    places: dict[int, int] = field(init=False)  # of each member's world rank in the communicator
+    rank_of: dict[int, int] = field(init=False)  # in the communicator, of a world rank
 
     def __post_init__(self) -> None:
-        self.places = {rank: place for place, rank in enumerate(self.members)}
+        self.rank_of = {rank: member for member, rank in enumerate(self.members)}

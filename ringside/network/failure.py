@@ -38,17 +38,18 @@ def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()
             continue
         name = entry.filename.removeprefix(prefix)
         frames.append((name, int(entry.lineno or 0), entry.name, entry.line or ""))
-    own = [frame for frame in frames if not frame[0].startswith("/")]
+    student_frames = [frame for frame in frames if not frame[0].startswith("/")]
     if isinstance(error, SyntaxError) and error.filename:
         name = error.filename.removeprefix(prefix)
-        own.append((name, int(error.lineno or 0), "<module>", (error.text or "").strip()))
+        line = (error.text or "").strip()
+        student_frames.append((name, int(error.lineno or 0), "<module>", line))
     hint = _hint(error)
     try:
         message = str(error)
     except Exception:  # a student's exception may fail while it describes itself
         message = "(its message could not be made)"
-    shown = (own or list(otherwise) or frames[-3:])[-_MOST_FRAMES:]
-    cut = [(file, line, name, text[:_MOST_TEXT]) for file, line, name, text in shown]
+    relevant = (student_frames or list(otherwise) or frames[-3:])[-_MOST_FRAMES:]
+    cut = [(file, line, name, text[:_MOST_TEXT]) for file, line, name, text in relevant]
     return codec.encode((type(error).__name__, message[:4000], cut, hint))
 
 

@@ -122,9 +122,9 @@ class Gathering:
                     f"rank {member} calls {self.shown_by[member]} "
                     f"where rank {first} calls {self.shown_by[first]}"
                 )
-            given = _agreed(self.names[member], self.specs[member])
+            agreed = _agreed(self.names[member], self.specs[member])
             pairs = zip(
-                [*self.alike[member], *given], [*self.alike[first], *expected], strict=False
+                [*self.alike[member], *agreed], [*self.alike[first], *expected], strict=False
             )
             for (what, value), (_, other) in pairs:
                 if value != other:
@@ -248,6 +248,7 @@ def _average(op: str, data: list[Array]) -> Array:
     if op.startswith(BFLOAT16):
         return _narrowed(_average("AVG", [_widened(item) for item in data]))
     dtype = data[0].dtype
+    # The sum of a few float16 is past their largest number, 65504, before it is divided.
     wide = [item.astype(np.float32) for item in data] if dtype == np.float16 else data
     total = _whole("SUM", wide)
     with np.errstate(all="ignore"):
@@ -274,10 +275,10 @@ def _narrowed(values: Array) -> Array:
 
 def _located(op: str, a: Array, b: Array) -> Array:
     """Pairs (value, index), one after the other: the better value, the lower index if equal."""
-    left, right = a.reshape(-1, 2), b.reshape(-1, 2)
-    better = right[:, 0] > left[:, 0] if op == "MAXLOC" else right[:, 0] < left[:, 0]
-    tie = (right[:, 0] == left[:, 0]) & (right[:, 1] < left[:, 1])
-    return np.where((better | tie)[:, None], right, left).reshape(a.shape)
+    first, second = a.reshape(-1, 2), b.reshape(-1, 2)
+    better = second[:, 0] > first[:, 0] if op == "MAXLOC" else second[:, 0] < first[:, 0]
+    tie = (second[:, 0] == first[:, 0]) & (second[:, 1] < first[:, 1])
+    return np.where((better | tie)[:, None], second, first).reshape(a.shape)
 
 
 def _is_object(data: Any) -> bool:

@@ -11,7 +11,8 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, NoReturn
@@ -24,17 +25,18 @@ from ringside.kit import PACKAGE
 from ringside.network import codec
 from ringside.network.codec import Part
 from ringside.network.wire import (
-    BLOCKING,
     COMPLETION,
     DOWN,
-    EXCHANGE,
     LAST,
     OBJECT,
     OBSERVED,
-    UP,
+    Frame,
     How,
     Op,
     Reply,
+    ReplyFrame,
+    exchange_head,
+    make_reply,
 )
 from ringside.trace import Mode
 
@@ -44,8 +46,6 @@ _FLUSH_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
 _GATHER_BYTES, _MAX_PARTS = 4096, 512
 _MAX_SITES = 60_000
-_EXCHANGE_HEAD = struct.Struct(UP.format + EXCHANGE.format[1:])
-_EXCHANGE = int(Op.EXCHANGE)
 _HEAD_BYTES = DOWN.size
 _MODES = {mode.name.lower(): int(mode) for mode in Mode}
 _HOW = {how.name.lower(): int(how) for how in How}
@@ -73,6 +73,9 @@ class Completion(NamedTuple):
     error: int
     payload: memoryview | None
     overflow: bool
+
+
+_make_completion: Callable[[tuple[Any, ...]], Completion] = partial(tuple.__new__, Completion)
 
 
 class _Work:
@@ -143,12 +146,12 @@ class Link:
             kind: of ``KINDS``; what is ``claimed`` is of an object.
         """
         payload = memoryview(data).cast("B") if borrowed else bytes(data)
+        site = self._begin_call(call)
         self._requests += 1
-        extra = -1
-        if claimed is not None:
-            kind, extra = OBJECT, claimed
-        flags = _MODES[mode] | kind << 4
-        self._post(Op.ISEND, flags, call, comm, dest, tag, self._requests, extra, payload)
+        self._post(Frame.isend(
+            site=site, comm=comm, dest=dest, tag=tag, request=self._requests, payload=payload,
+            mode=_MODES[mode], kind=kind if claimed is None else OBJECT, claimed=claimed,
+        ))  # fmt: skip
         return self._requests
 
     def irecv(
@@ -162,8 +165,12 @@ class Link:
         call: Call | int,
     ) -> int:
         """Post a receive for at most ``capacity`` bytes (-1: any) and return its request."""
+        site = self._begin_call(call)
         self._requests += 1
-        self._post(Op.IRECV, kind << 4, call, comm, source, tag, self._requests, capacity, b"")
+        self._post(Frame.irecv(
+            site=site, comm=comm, source=source, tag=tag, request=self._requests,
+            capacity=capacity, kind=kind,
+        ))  # fmt: skip
         return self._requests
 
     def exchange(
@@ -171,18 +178,18 @@ class Link:
         capacity: int, *, kinds: tuple[int, int] = (0, 0), claimed: int | None = None, call: int,
     ) -> Completion:  # fmt: skip
         """Send and receive at once, and return the receive: isend, irecv and wait in one frame."""
-        self._begin_call()
-        number, nbytes = self._requests + 1, len(data)
+        site, number = self._begin_call(call), self._requests + 1
         self._requests += 2
-        flags, extra = kinds[0] << 4 | kinds[1], -1 if claimed is None else claimed
-        head = _EXCHANGE_HEAD.pack(
-            _EXCHANGE, flags, call, comm, dest, sendtag, number, extra, EXCHANGE.size + nbytes,
-            source, recvtag, capacity,
+        nbytes = len(data)
+        head = exchange_head(
+            site=site, comm=comm, dest=dest, sendtag=sendtag, request=number, claimed=claimed,
+            source=source, recvtag=recvtag, capacity=capacity, kinds=kinds, nbytes=nbytes,
         )  # fmt: skip
         out, nbytes = [*self._out, head, data], self._out_bytes + len(head) + nbytes
         self._out, self._out_bytes = [], 0
         self._write(out, nbytes)
-        return _completion(self._read()[2], COMPLETION.size)[0]  # the receive's, behind the send's
+        body = memoryview(self._read().parts[0])
+        return _completion(body, COMPLETION.size)[0]  # the receive's, behind the send's
 
     def wait(
         self, requests: Sequence[int], how: str = "all", *, call: Call | int
@@ -190,8 +197,8 @@ class Link:
         """Block until all, any or some of the requests are complete; "all" keeps their order."""
         if not requests:
             return []
-        body = struct.pack(f"<{len(requests)}I", *requests)
-        self._post(Op.WAIT, _HOW[how], call, 0, 0, 0, 0, 0, body)
+        site = self._begin_call(call)
+        self._post(Frame.completion(Op.WAIT, site=site, requests=requests, how=_HOW[how]))
         return self._completions(self._answer())
 
     def test(
@@ -200,18 +207,19 @@ class Link:
         """As wait, but return None if not enough are complete now."""
         if not requests:
             return []
-        body = struct.pack(f"<{len(requests)}I", *requests)
-        self._post(Op.TEST, _HOW[how], call, 0, 0, 0, 0, 0, body)
-        answer = self._answer()
-        return None if answer[0] == Reply.EMPTY else self._completions(answer)
+        site = self._begin_call(call)
+        self._post(Frame.completion(Op.TEST, site=site, requests=requests, how=_HOW[how]))
+        reply = self._answer()
+        return None if reply.kind == Reply.EMPTY else self._completions(reply)
 
     def probe(
         self, comm: int, source: int, tag: int, *, blocking: bool, call: Call
     ) -> Completion | None:
         """Look for a message without receiving it."""
-        self._post(Op.PROBE, BLOCKING if blocking else 0, call, comm, source, tag, 0, 0, b"")
-        answer = self._answer()
-        return None if answer[0] == Reply.EMPTY else self._completions(answer)[0]
+        site = self._begin_call(call)
+        self._post(Frame.probe(site=site, comm=comm, source=source, tag=tag, blocking=blocking))
+        reply = self._answer()
+        return None if reply.kind == Reply.EMPTY else self._completions(reply)[0]
 
     # -- collectives -----------------------------------------------------------------------------
 
@@ -234,8 +242,11 @@ class Link:
             alike: names and values that all members must give alike, besides what ``name`` asks.
         """
         body = codec.encode((name, spec, shown, alike) if shown else (name, spec))
+        site = self._begin_call(call)
         self._requests += 1
-        self._post(Op.COLLECTIVE, kind << 4, call, comm, 0, 0, self._requests, 0, body)
+        self._post(Frame.collective(
+            site=site, comm=comm, request=self._requests, contribution=body, kind=kind
+        ))  # fmt: skip
         return self._requests
 
     def collective(
@@ -264,15 +275,15 @@ class Link:
 
     def free(self, comm: int, *, call: Call) -> None:
         """Give a communicator back."""
-        self._post(Op.FREE, 0, call, comm, 0, 0, 0, 0, b"")
+        self._post(Frame(Op.FREE, site=self._begin_call(call), comm=comm))
 
     # -- the rest --------------------------------------------------------------------------------
 
     def compute(self, flops: float, nbytes: float, seconds: float | None, label: str) -> None:
         """Let virtual time pass for work done."""
-        taken = None if seconds is None else float(seconds)
-        body = codec.encode((float(flops), float(nbytes), taken, label))
-        self._post(Op.COMPUTE, 0, ("compute", (("phase", label),)), 0, 0, 0, 0, 0, body)
+        duration_s = None if seconds is None else float(seconds)
+        body = codec.encode((float(flops), float(nbytes), duration_s, label))
+        self._post(Frame(Op.COMPUTE, site=self._begin_call(_compute(label)), body=body))
 
     def work(self, flops: float, nbytes: float, moved: float, label: str) -> None:
         """Count one operator's work; consecutive ones of one label become one computation.
@@ -292,10 +303,9 @@ class Link:
     def _end_work(self) -> None:
         work, self._work = self._work, None
         if work is not None:
-            counted = (float(work.flops), float(work.nbytes), None, work.label)
-            body = codec.encode((*counted, work.num_kernels, float(work.moved)))
-            call = ("compute", (("phase", work.label),))
-            self._post(Op.COMPUTE, 0, call, 0, 0, 0, 0, 0, body)
+            amounts = (float(work.flops), float(work.nbytes), None, work.label)
+            body = codec.encode((*amounts, work.num_kernels, float(work.moved)))
+            self._post(Frame(Op.COMPUTE, site=self._begin_call(_compute(work.label)), body=body))
 
     def enter(self, phase: str) -> str:
         """Name what the program does from here on, for timelines; returns what it did before."""
@@ -307,25 +317,27 @@ class Link:
 
     def announce(self, phase: str, number: int, count: int) -> bytes:
         """Announce a pass; returns its factors in sixty-fourths, ``count`` of them."""
-        self._post(Op.PASS, 0, 0, 0, 0, 0, number, count, phase.encode())
-        return bytes(self._answer()[2])
+        self._begin_call(0)
+        self._post(Frame.announcement(phase=phase, number=number, num_factors=count))
+        return bytes(self._answer().parts[0])
 
     def wtime(self) -> float:
         """Return the rank's virtual time in seconds."""
-        self._post(Op.WTIME, 0, ("Wtime", ()), 0, 0, 0, 0, 0, b"")
-        picoseconds: int = struct.unpack("<Q", self._answer()[2])[0]
+        self._post(Frame(Op.WTIME, site=self._begin_call(("Wtime", ()))))
+        picoseconds: int = struct.unpack("<Q", self._answer().parts[0])[0]
         return picoseconds / 1e12
 
     def abort(self, code: int) -> NoReturn:
         """End the run for all ranks."""
-        self._post(Op.ABORT, 0, ("Abort", (("errorcode", code),)), 0, 0, 0, 0, code, b"")
+        site = self._begin_call(("Abort", (("errorcode", code),)))
+        self._post(Frame.abort(site=site, code=code))
         self._answer()
         raise SystemExit(code)
 
     def report(self, op: Op, *parts: codec.Part) -> None:
         """Send the function's result or failure, in one frame."""
         self._end_work()
-        self._append(UP.pack(op, 0, 0, 0, 0, 0, 0, 0, sum(map(len, parts))))
+        self._append(Frame(op).head(sum(map(len, parts))))
         for part in parts:
             self._append(part)
         self.flush()
@@ -337,7 +349,8 @@ class Link:
         """
         data, files, _, _ = socket.recv_fds(self._sock, len(self._start), 1)
         self._start[: len(data)] = data
-        _, flags, body = self._rest_of_reply(len(data))
+        reply = self._rest_of_reply(len(data))
+        [body], flags = reply.parts, reply.number
         self.last_call, self.observed = bool(flags & LAST), bool(flags & OBSERVED)
         self.order = Order()
         self._requests = 0
@@ -367,21 +380,20 @@ class Link:
 
     # -- frames ----------------------------------------------------------------------------------
 
-    def _post(
-        self, op: Op, flags: int, call: Call | int, comm: int, peer: int, tag: int, request: int,
-        extra: int, body: bytes | memoryview,
-    ) -> None:  # fmt: skip
-        self._begin_call()
-        site = call if isinstance(call, int) else self.site(call)
-        self._append(UP.pack(op, flags, site, comm, peer, tag, request, extra, len(body)))
-        if body:
-            self._append(body)
-
-    def _begin_call(self) -> None:
+    def _begin_call(self, call: Call | int = 0) -> int:
+        """Come before every frame of a call; returns the number of its site."""
         if get_ident() != self._thread:
             raise ProtocolError("a rank may talk to the network from its main thread only.")
         if self._work is not None:
             self._end_work()  # what was counted happened before this call
+        # The network learns of a site before the frame that names it.
+        return call if isinstance(call, int) else self.site(call)
+
+    def _post(self, frame: Frame) -> None:
+        body = frame.body
+        self._append(frame.head(len(body)))
+        if body:
+            self._append(body)
 
     def _append(self, part: bytes | memoryview) -> None:
         self._out.append(part)
@@ -399,42 +411,42 @@ class Link:
         while frame is not None and frame.f_code.co_filename.startswith(libraries):
             frame = frame.f_back
         file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
-        named: tuple[Any, ...] = (*call, self._phase) if self._phase else call
-        key = (named, file, line)
+        call_in_phase: tuple[Any, ...] = (*call, self._phase) if self._phase else call
+        key = (call_in_phase, file, line)
         try:
             number = self._sites.get(key)
         except TypeError:  # an argument that can't be hashed
-            key = ((call[0], (), *named[2:]), file, line)
+            key = ((call[0], (), *call_in_phase[2:]), file, line)
             number = self._sites.get(key)
         if number is None:
             number = min(len(self._sites), _MAX_SITES)
             self._sites[key] = number
             short = file.removeprefix(self._folder) if self._folder else file
             body = codec.encode((format_call(key[0]), short, line))
-            self._append(UP.pack(Op.SITE, 0, number, 0, 0, 0, 0, 0, len(body)) + body)
+            self._post(Frame(Op.SITE, site=number, body=body))
         return number
 
     def site_of_sendrecv(self, frame: FrameType, dest: int, source: int) -> int:
         """As ``site``, for a Sendrecv that ``frame`` makes; known again without its line."""
         code = frame.f_code
-        place = (id(code), frame.f_lasti, dest, source, self._phase)
-        known = self._places.get(place)
-        if known is not None:
-            return known[0]
+        key = (id(code), frame.f_lasti, dest, source, self._phase)
+        entry = self._places.get(key)
+        if entry is not None:
+            return entry[0]
         number = self.site(("Sendrecv", (("dest", dest), ("source", source))))
         if number < _MAX_SITES and not code.co_filename.startswith(self.libraries):
-            self._places[place] = number, code  # which is kept, so that nothing else gets its id
+            self._places[key] = number, code  # which is kept, so that nothing else gets its id
         return number
 
-    def _answer(self) -> tuple[int, int, memoryview]:
+    def _answer(self) -> ReplyFrame:
         self.flush()
         return self._read()
 
-    def _read(self) -> tuple[int, int, memoryview]:
+    def _read(self) -> ReplyFrame:
         """One reply. The network sends nothing unasked, so what is there belongs to this reply."""
         return self._rest_of_reply(self._sock.recv_into(self._start))
 
-    def _rest_of_reply(self, at: int) -> tuple[int, int, memoryview]:
+    def _rest_of_reply(self, at: int) -> ReplyFrame:
         """The reply whose first ``at`` bytes are there."""
         start = self._start
         if not at:
@@ -450,22 +462,22 @@ class Link:
             body[: at - _HEAD_BYTES] = start[_HEAD_BYTES:at]
         while at < end:
             at += self._receive(body[at - _HEAD_BYTES :])
-        return kind, count, body
+        return make_reply((kind, (body,), nbytes, count))
 
     def _receive(self, into: memoryview) -> int:
-        got = self._sock.recv_into(into)
-        if not got:
+        nbytes = self._sock.recv_into(into)
+        if not nbytes:
             raise SystemExit(0)  # the network has gone: the run is over
-        return got
+        return nbytes
 
     @staticmethod
-    def _completions(answer: tuple[int, int, memoryview]) -> list[Completion]:
-        _, count, body = answer
-        result, at = [], 0
-        for _ in range(count):
+    def _completions(reply: ReplyFrame) -> list[Completion]:
+        body = memoryview(reply.parts[0])
+        completions, at = [], 0
+        for _ in range(reply.number):
             completion, at = _completion(body, at)
-            result.append(completion)
-        return result
+            completions.append(completion)
+        return completions
 
 
 def _private_view(file: int) -> memoryview:
@@ -474,22 +486,27 @@ def _private_view(file: int) -> memoryview:
     return memoryview(mmap.mmap(file, 0, flags=mmap.MAP_PRIVATE, prot=access))
 
 
+def _compute(label: str) -> Call:
+    return "compute", (("phase", label),)
+
+
 def _completion(body: memoryview, at: int) -> tuple[Completion, int]:
     """The completion at byte ``at`` of a reply, and where the next one begins."""
     request, source, tag, nbytes, error, flags, _, _, size = COMPLETION.unpack_from(body, at)
     at += COMPLETION.size
     end = at + size
     payload = body[at:end] if flags & 2 else None
-    return Completion(request, source, tag, nbytes, error, payload, bool(flags & 1)), end
+    fields = request, source, tag, nbytes, error, payload, bool(flags & 1)
+    return _make_completion(fields), end
 
 
 def format_call(call: tuple[Any, ...]) -> str:
     """Return a call as a person reads it: ``Ssend(dest=1, tag=0) [phase]``."""
     name, arguments = call[:2]
-    named = f" [{call[2]}]" if len(call) > 2 else ""
-    words = f"{name}({', '.join(f'{key}={value}' for key, value in arguments)})"
-    room = 200 - len(named)
-    return (words if len(words) <= room else words[: room - 1] + ")") + named
+    phase = f" [{call[2]}]" if len(call) > 2 else ""
+    text = f"{name}({', '.join(f'{key}={value}' for key, value in arguments)})"
+    room = 200 - len(phase)
+    return (text if len(text) <= room else text[: room - 1] + ")") + phase
 
 
 def _with_comm_info(value: Any) -> Any:

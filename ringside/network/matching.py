@@ -11,14 +11,16 @@ the earliest of four receives, a receive takes the first of one row of messages:
     waiting    (source, tag)
 
 so that neither gets slower as more of the other wait.
+
+A mailbox returns the matches that a call has led to; whoever called it acts on them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ringside.network.wire import ANY_SOURCE, ANY_TAG, FIRST_INTERNAL_TAG
 
@@ -69,13 +71,19 @@ class Posted:
     order: int = -1  # among the receives of its mailbox
 
 
+class Match(NamedTuple):
+    """A message, and the receive that takes it."""
+
+    message: Sent
+    receive: Posted
+
+
 class Mailbox:
     """What one rank has posted and been sent on one communicator, in order."""
 
-    __slots__ = ("_by_tag", "_from", "_matched", "_num_posted", "_posted")
+    __slots__ = ("_by_tag", "_from", "_num_posted", "_posted")
 
-    def __init__(self, matched: Callable[[Sent, Posted], None]) -> None:
-        self._matched = matched
+    def __init__(self) -> None:
         self._num_posted = 0
         # Receives by source and tag as asked for. Empty rows are removed here and below: who uses
         # ever new tags must not leave a row of each behind.
@@ -85,27 +93,28 @@ class Mailbox:
         # one at once, a dict goes over the places of those that have left.
         self._from: dict[int, OrderedDict[int, Sent]] = {}
 
-    def send(self, message: Sent) -> None:
-        """A message comes in."""
+    def send(self, message: Sent) -> Posted | None:
+        """A message comes in; return the receive that takes it, None if it waits for one."""
         receive = self._receive_for(message)
         if receive is None or receive.source == ANY_SOURCE or self._waits(receive):
             self._keep(message)
-        else:
-            self._withdraw(receive)
-            self._matched(message, receive)
+            return None
+        self._withdraw(receive)
+        return receive
 
-    def receive(self, receive: Posted) -> None:
-        """A receive is posted."""
+    def receive(self, receive: Posted) -> Sent | None:
+        """A receive is posted; return the message that it takes, None if it waits for one."""
         receive.order = self._num_posted
         self._num_posted += 1
         if receive.source != ANY_SOURCE:
             message = self._first(receive.source, receive.tag)
+            # Where an earlier receive accepts it too, that one waits for the clock, and we behind.
             if message is not None and self._receive_for(message) is None:
                 self._take(message)
-                self._matched(message, receive)
-                return
+                return message
         rows = self._posted.setdefault(receive.source, {})
         rows.setdefault(receive.tag, deque()).append(receive)
+        return None
 
     def candidates(self, receive: Posted) -> list[Sent]:
         """Messages that a posted wildcard could take: the first acceptable one of every source."""
@@ -118,17 +127,21 @@ class Mailbox:
     def visible(self, source: int, tag: int) -> list[Sent]:
         """Messages that a probe could see: the first acceptable one of every source."""
         sources = list(self._by_tag) if source == ANY_SOURCE else [source]
-        found = [self._first(each, tag) for each in sources]
-        return [message for message in found if message is not None]
+        firsts = [self._first(source, tag) for source in sources]
+        return [message for message in firsts if message is not None]
 
-    def choose(self, receive: Posted, message: Sent) -> None:
-        """The engine has chosen the message of a wildcard; what waited behind it may go on."""
+    def choose(self, receive: Posted, message: Sent) -> list[Match]:
+        """The engine has chosen the message of a wildcard.
+
+        Return its match, and then those of receives that waited behind it.
+        """
         self._withdraw(receive)
         self._take(message)
-        self._matched(message, receive)
+        matches = [Match(message, receive)]
         for source in list(self._by_tag):
-            while self._go_on(source):
-                pass
+            while more := self._matches_from(source):
+                matches += more
+        return matches
 
     def waiting(self) -> Iterator[Sent]:
         """All messages that nobody has received."""
@@ -136,13 +149,13 @@ class Mailbox:
             for row in rows.values():
                 yield from row
 
-    def _go_on(self, source: int) -> bool:
-        """Match receives from a source that need not wait; whether there was one.
+    def _matches_from(self, source: int) -> list[Match]:
+        """Match the receives from a source that need not wait.
 
         One that waited behind a wildcard may itself have kept others waiting, of another tag.
         """
         rows = self._posted.get(source, {})
-        some = False
+        matches = []
         for tag in list(rows):
             while row := rows.get(tag):
                 receive = row[0]
@@ -151,9 +164,8 @@ class Mailbox:
                     break
                 self._withdraw(receive)
                 self._take(message)
-                self._matched(message, receive)
-                some = True
-        return some
+                matches.append(Match(message, receive))
+        return matches
 
     def _receive_for(self, message: Sent) -> Posted | None:
         """The earliest receive that accepts a message."""

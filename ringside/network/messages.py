@@ -1,7 +1,7 @@
 """Point to point: sends and receives are checked, recorded, and matched in mailboxes.
 
 isend, irecv    a side is posted: into its receiver's mailbox, one a communicator
-_matched        both sides are there: the receive learns its message, both are ready
+_conclude       both sides are there: the receive learns its message, both are ready
 candidates      what a wildcard or a probe could take; the engine chooses among them
 """
 
@@ -17,10 +17,9 @@ from ringside.network.matching import Mailbox, Pending, Posted, Sent
 from ringside.network.mismatches import Notes, misfit, sentence
 from ringside.network.peers import Peer
 from ringside.network.requests import Requests
-from ringside.network.wire import ANY_SOURCE, EXCHANGE, OBJECT, counted_of_object
+from ringside.network.wire import ANY_SOURCE, OBJECT, Frame, counted_of_object
 from ringside.timing.queries import Query
-from ringside.trace import Kind, Mode
-from ringside.trace import Op as TraceOp
+from ringside.trace import Kind, Mode, make_op
 
 _TRUNCATED = 15
 # Plain numbers: an enumeration costs time at every comparison.
@@ -49,36 +48,36 @@ class Messages:
         self._wildcards: dict[tuple[int, int], tuple[int, Posted]] = {}
         self._by_number: dict[int, tuple[Mailbox, Sent]] = {}
 
-    def isend(
-        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
-        claimed: int, body: memoryview,
-    ) -> Pending:  # fmt: skip
+    def isend(self, peer: Peer, comm: Communicator, frame: Frame) -> Pending:
+        _, flags, site, _, to, tag, number, claimed, body = frame
+        mode, kind = flags & 0xF, flags >> 4
         if not 0 <= to < len(comm.members):
             raise LimitError(
                 peer.rank, f"sent to rank {to} of a communicator of {len(comm.members)}"
             )
-        mode = flags & 0xF
         if mode > _READY:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
         payload = bytes(body)
         counted = len(payload)
-        if flags >> 4 == OBJECT:
+        if kind == OBJECT:
             counted = counted_of_object(counted, claimed)
         dest = comm.members[to]
+        # Numbered by sender, not by arrival, which differs from run to run.
         message = peer.sent * self._world_size + peer.rank
         peer.sent += 1
         request = self._requests.open(peer, number)
         eager = mode == _BUFFERED or (mode != _SYNC and counted < self._eager_threshold)
         request.ready = eager
         peer.ops.append(
-            TraceOp(_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site)
+            make_op((_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site))
         )
         self._ledger.hold(peer.rank, len(payload))
-        source = comm.places[peer.rank]
-        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, flags >> 4)
+        source = comm.rank_of[peer.rank]
+        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, kind)
         box = self._mailbox(comm.number, dest)
-        self._by_number[message] = (box, sent)
-        box.send(sent)
+        self._by_number[message] = (box, sent)  # before the match, which takes it out again
+        if receive := box.send(sent):
+            self._conclude(sent, receive)
         if len(self._by_number) > self._limits.unreceived:
             raise LimitError(
                 peer.rank,
@@ -87,50 +86,27 @@ class Messages:
             )
         return request
 
-    def irecv(
-        self,
-        peer: Peer,
-        kind: int,
-        site: int,
-        comm: Communicator,
-        source: int,
-        tag: int,
-        number: int,
-        capacity: int,
-    ) -> Pending:
+    def irecv(self, peer: Peer, comm: Communicator, frame: Frame) -> Pending:
+        _, flags, site, _, source, tag, number, capacity, _ = frame
         self.check_source(peer, comm, source)
         request = self._requests.open(peer, number)
         world_source = comm.members[source] if source != ANY_SOURCE else -1
-        peer.ops.append(
-            TraceOp(
-                _RECEIVE_KIND,
-                world_source,
-                tag,
-                0,
-                comm.path,
-                number,
-                -1,
-                (world_source, tag),
-                site,
-            )
-        )
-        posted = Posted(source, tag, capacity, request, kind)
+        detail = (world_source, tag)
+        peer.ops.append(make_op(
+            (_RECEIVE_KIND, world_source, tag, 0, comm.path, number, -1, detail, site)
+        ))  # fmt: skip
+        posted = Posted(source, tag, capacity, request, flags >> 4)
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
-        self._mailbox(comm.number, peer.rank).receive(posted)
+        if message := self._mailbox(comm.number, peer.rank).receive(posted):
+            self._conclude(message, posted)
         return request
 
-    def exchange(
-        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
-        claimed: int, body: memoryview,
-    ) -> None:  # fmt: skip
-        source, receive_tag, capacity = EXCHANGE.unpack_from(body)
-        payload = body[EXCHANGE.size :]
-        sending = self.isend(peer, flags & 0xF0, site, comm, to, tag, number, claimed, payload)
-        receiving = self.irecv(
-            peer, flags & 0xF, site, comm, source, receive_tag, number + 1, capacity
-        )
-        self._requests.wait_for(peer, site, (number, number + 1), (sending, receiving))
+    def exchange(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
+        send, receive = frame.halves()
+        requests = self.isend(peer, comm, send), self.irecv(peer, comm, receive)
+        numbers = send.request, receive.request
+        self._requests.wait_for(peer, frame.site, numbers, requests)
 
     def check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
         if source != ANY_SOURCE and not 0 <= source < len(comm.members):
@@ -141,16 +117,17 @@ class Messages:
     def _mailbox(self, comm: int, rank: int) -> Mailbox:
         box = self._mailboxes.get((comm, rank))
         if box is None:
-            box = self._mailboxes[comm, rank] = Mailbox(self._matched)
+            box = self._mailboxes[comm, rank] = Mailbox()
         return box
 
-    def _matched(self, message: Sent, receive: Posted) -> None:
+    def _conclude(self, message: Sent, receive: Posted) -> None:
+        """A message has met its receive."""
         request = receive.request
         op = self._peers[request.rank].ops[request.op]
-        self._requests.learn(request, TraceOp(
+        self._requests.learn(request, make_op((
             _RECEIVE_KIND, message.world_source, message.tag, message.counted, op.comm, op.request,
             message.number, op.detail, op.site,
-        ))  # fmt: skip
+        )))  # fmt: skip
         payload = message.payload
         self._by_number.pop(message.number, None)
         if message.kind != receive.kind or len(payload) < receive.capacity:
@@ -171,10 +148,10 @@ class Messages:
 
         It is the lowest rank's first one: real arrival differs from run to run.
         """
-        what, place = misfit(message, receive), (receive.request.rank, receive.request.op)
-        if what and (what not in self._notes or place < self._notes[what][0]):
+        what, first = misfit(message, receive), (receive.request.rank, receive.request.op)
+        if what and (what not in self._notes or first < self._notes[what][0]):
             sites = self._requests.site_of(message.request), self._requests.site_of(receive.request)
-            self._notes[what] = place, sentence(message, receive, *sites)
+            self._notes[what] = first, sentence(message, receive, *sites)
 
     def candidates(self, query: Query) -> list[int]:
         """The messages that a probe or a posted wildcard could take."""
@@ -189,7 +166,8 @@ class Messages:
         """The engine has chosen the message of a wildcard."""
         _, posted = self._wildcards.pop((query.rank, query.op))
         box, message = self._by_number[number]
-        box.choose(posted, message)
+        for match in box.choose(posted, message):
+            self._conclude(*match)
 
     def probed(self, number: int) -> Sent:
         """The message that a probe has found."""

@@ -35,25 +35,25 @@ def sentence(message: Sent, receive: Posted, send: CallSite, take: CallSite) -> 
     """
     sender = f"rank {message.world_source}'s {_shown(send)}"
     taker = f"rank {receive.request.rank}'s {_shown(take)}"
-    sent, taken = message.kind, receive.kind
-    if sent == taken:
+    sent, wanted = message.kind, receive.kind
+    if sent == wanted:
         return (
             f"{sender} sent {len(message.payload)} bytes, {taker} has a buffer of "
             f"{receive.capacity}: the rest of it stayed as it was."
         )
     cure = "Give both arrays the same dtype."
-    if OBJECT in (sent, taken):
+    if OBJECT in (sent, wanted):
         cure = "Use send with recv, or Send with Recv."
-    return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[taken]}. {cure}"
+    return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[wanted]}. {cure}"
 
 
 def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int, CallSite]) -> str:
     """A sentence on the first two members of a collective whose buffers are of two kinds."""
-    places = sorted(place for place, kind in kinds.items() if kind)
-    other = next(place for place in places if kinds[place] != kinds[places[0]])
+    typed = sorted(member for member, kind in kinds.items() if kind)
+    other = next(member for member in typed if kinds[member] != kinds[typed[0]])
     ones, others = (
-        f"rank {members[place]}'s {_shown(calls[place])} has an array of {_KINDS[kinds[place]]}"
-        for place in (places[0], other)
+        f"rank {members[member]}'s {_shown(calls[member])} has an array of {_KINDS[kinds[member]]}"
+        for member in (typed[0], other)
     )
     return f"{ones}, {others}. Give all ranks' arrays the same dtype."
 

@@ -6,11 +6,12 @@ that observe time wait until every rank is blocked, and the engine answers the o
 virtual time. The parts, in the order in which a message meets them::
 
     peers         bytes of the ranks' sockets, cut into frames; replies
-    frames        what a frame asks for
+    dispatch      what a frame asks for, and whom it concerns
     messages      point to point: mailboxes and matching
     collectives   gatherings of members, communicators
     requests      what was begun, who waits for it, who goes on
-    network       here: a call from its start to its end, and questions about time
+    network       here: a call from its start to its end, and questions about time; takes frames
+                  from peers, hands them to dispatch, and sends the answers that requests has
     standing      who is where, when the run can't go on; verdict says why
 """
 
@@ -21,6 +22,7 @@ import random
 import struct
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ringside.errors import DeadlineError, Frame, Interrupted, LimitError, RankError, RunError
 from ringside.factors import Factors
@@ -28,7 +30,7 @@ from ringside.network import codec
 from ringside.network.bounds import Ledger, Limits
 from ringside.network.collectives import Collectives
 from ringside.network.deadlines import Patience, ends
-from ringside.network.frames import Frames
+from ringside.network.dispatch import Dispatch
 from ringside.network.messages import Messages
 from ringside.network.mismatches import Notes
 from ringside.network.passes import Passes
@@ -39,10 +41,10 @@ from ringside.network.requests import Requests
 from ringside.network.stacks import without_stacks
 from ringside.network.verdict import judge
 from ringside.network.wait_graph import Standing
-from ringside.network.wire import COMPLETION, LAST, OBSERVED, Reply, call_parts
+from ringside.network.wire import COMPLETION, LAST, OBSERVED, Reply, ReplyFrame, call_parts
 from ringside.timing.engine import Engine, uncollected
 from ringside.timing.machine import Machine
-from ringside.timing.queries import Answer
+from ringside.timing.queries import Answer, Query
 
 _MAX_CLOCK_PS = 2**63
 
@@ -85,16 +87,16 @@ class Network:
         self._notes: Notes = {}
         limits = limits or Limits()
         self.ledger = ledger = Ledger(limits)
-        self._wires = Peers(self.peers, limits, self._lost)
-        self._requests = requests = Requests(self.peers, ledger, self._wires.reply)
+        self._wires = Peers(self.peers, limits)
+        self._requests = requests = Requests(self.peers, ledger)
         self._messages = Messages(
             self.peers, requests, ledger, machine.eager_threshold_bytes, self._notes
         )
         self._collectives = Collectives(self.peers, requests, ledger, self._notes, first_comm)
         self._standing = Standing(self.peers, self._messages, self._collectives, front_end)
-        self._frames = Frames(
+        self._dispatch = Dispatch(
             ledger, requests, self._messages, self._collectives, self._standing,
-            Passes(limits, self._wires.reply, factors),
+            Passes(limits, factors),
         )  # fmt: skip
 
     @property
@@ -124,15 +126,18 @@ class Network:
         for peer in self.peers:
             peer.reset()
         flags = (LAST if last else 0) | (OBSERVED if self._observed else 0)
-        self._wires.open(self._frames.handle)
+        self._wires.open()
         try:
             for rank, body in bodies.items():
                 peer = self.peers[rank]
-                peer.called = peer.running = True
-                self._requests.num_running += 1
-                place = comm.members.index(rank)
-                told = (comm.number, comm.members, place, self.machine.ranks_per_node)
-                self._wires.call(peer, flags, call_parts(told, body))
+                peer.called = True
+                self._requests.resume(peer)
+                member = comm.members.index(rank)
+                info = (comm.number, comm.members, member, self.machine.ranks_per_node)
+                if error := self._wires.call(peer, flags, call_parts(info, body)):
+                    self.error = error
+                if peer.gone:
+                    self._lost(peer)
             with uncollected():
                 self._loop(deadline)
         except KeyboardInterrupt:
@@ -142,7 +147,7 @@ class Network:
         return self._outcome()
 
     def _loop(self, deadline: float | None) -> None:
-        every_s = min((each.every_s for each in self._watches()), default=math.inf)
+        every_s = min((watch.every_s for watch in self._watches()), default=math.inf)
         until = math.inf if deadline is None else deadline
         look = time.monotonic() + every_s
         while self.error is None:
@@ -159,11 +164,42 @@ class Network:
                     return
                 continue  # one answer of several that a rank waits for frees nobody
             wait = min(until, look) - now
-            self._wires.carry(None if wait == math.inf else wait)
-            self.error = self._frames.aborted or self._wires.error
+            self._carry(None if wait == math.inf else wait)
+
+    def _carry(self, timeout_s: float | None) -> None:
+        """Wait for ranks, at most so long, and do what their frames ask for."""
+        handle, replies = self._dispatch.handle, self._requests.replies
+        # After an error the others that are ready still have their turn: what they have written is
+        # read, so that the run ends alike however the ranks' frames fell into this step.
+        for peer in self._wires.ready(timeout_s):
+            try:
+                for frame in self._wires.frames(peer):
+                    handle(peer, frame)
+                    if replies:
+                        self._reply()
+            except LimitError as error:
+                self.error = error
+            except Exception as error:  # whatever a hostile frame leads to ends the run, never us
+                reason = f"{type(error).__name__}: {error}"
+                self.error = LimitError(
+                    peer.rank, f"sent a frame that the network can't read ({reason})"
+                )
+            if peer.gone:
+                self._lost(peer)
+        self.error = self._dispatch.aborted or self.error
+
+    def _reply(self) -> None:
+        """Send the answers that the last step has led to."""
+        replies = self._requests.replies  # the loop in ``_carry`` holds the same list
+        for peer, reply in replies:
+            if error := self._wires.reply(peer, reply):
+                self.error = error
+            if peer.gone:
+                self._lost(peer)
+        replies.clear()
 
     def _watches(self) -> list[MemoryWatch | Patience]:
-        return [each for each in (self._memory, self._patience) if each is not None]
+        return [watch for watch in (self._memory, self._patience) if watch is not None]
 
     def _looked(self) -> RunError | None:
         """Why the run can't go on, where somebody looks at what ranks hold, or take."""
@@ -179,16 +215,16 @@ class Network:
     def _still(self) -> tuple[str, ...]:
         """Where each rank is, those that compute asked for their line."""
         computing = [peer for peer in self.peers if peer.running]
-        places = self._locate(computing) if self._locate is not None and computing else {}
-        return self._standing.of_all(places)
+        lines = self._locate(computing) if self._locate is not None and computing else {}
+        return self._standing.of_all(lines)
 
     def _line_of(self, rank: int) -> str:
         """Where one rank is, to be said after what it does."""
-        places = self._locate([self.peers[rank]]) if self._locate is not None else {}
-        if rank in places:
-            return f" at {places[rank]}"
-        call, place = self._standing.of_one(self.peers[rank])
-        return f" in or after {call} at {place}" if call else ""
+        lines = self._locate([self.peers[rank]]) if self._locate is not None else {}
+        if rank in lines:
+            return f" at {lines[rank]}"
+        call, line = self._standing.of_one(self.peers[rank])
+        return f" in or after {call} at {line}" if call else ""
 
     def _settled(self) -> bool:
         """As ``_settle``; what calls lead to that contradict each other ends the run, never us."""
@@ -203,6 +239,8 @@ class Network:
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
+        # A rank that computes may still send what a question is about, and before anything is
+        # called a deadlock every question has its answer.
         open_queries = [p for p in self.peers if p.query is not None]
         blocked = [p for p in self.peers if p.blocked and p.body is None and p.failure is None]
         if not blocked:
@@ -218,6 +256,7 @@ class Network:
             if answer is not None:
                 self._deliver(answer)
                 return True
+        # Ranks that wait for one that has failed are no deadlock: its failure is the run's.
         failed = [peer.failure for peer in self.peers if peer.failure is not None]
         if not failed:
             self.error = judge(self._standing)
@@ -250,12 +289,18 @@ class Network:
         bodies = [peer.body for peer in self.peers]
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
         recording = Recording(ops, sites, self.machine.name)
-        notes = {what: said for what, (_, said) in sorted(self._notes.items())}
+        notes = {what: sentence for what, (_, sentence) in sorted(self._notes.items())}
         return RunEnd(
-            recording, bodies, error, output, self._collectives.records,
-            self._collectives.comm_calls, self._messages.unreceived(),
-            notes, self.ledger.operations,
-        )  # fmt: skip
+            recording=recording,
+            bodies=bodies,
+            error=error,
+            output=output,
+            collectives=self._collectives.records,
+            comm_calls=self._collectives.comm_calls,
+            unreceived=self._messages.unreceived(),
+            notes=notes,
+            num_operations=self.ledger.operations,
+        )
 
     def _lost(self, peer: Peer) -> None:
         """A rank's process ended."""
@@ -268,27 +313,30 @@ class Network:
                 "the process ended before its function returned (os._exit, a signal or a crash)",
                 frames,
             )
-            peer.running = False
-            self._requests.num_running -= 1
+            self._requests.stop(peer)
 
     def _deliver(self, answer: Answer) -> None:
+        """Do what the engine has found out, and answer who asked."""
         query, value = answer
         if query.kind == "wildcard":
             self._messages.choose(query, value)
-            return
-        peer = self.peers[query.rank]
+        else:
+            self._answer(query, value)
+        self._reply()
+
+    def _answer(self, query: Query, value: Any) -> None:
+        peer, requests = self.peers[query.rank], self._requests
         peer.query = None
-        peer.running = True
-        self._requests.num_running += 1
+        requests.resume(peer)
         if query.kind == "wtime":
             time_ps = struct.pack("<Q", min(value, _MAX_CLOCK_PS))
-            self._wires.reply(peer, Reply.TIME, 0, (time_ps,), len(time_ps))
+            requests.replies.append((peer, ReplyFrame(Reply.TIME, (time_ps,), len(time_ps))))
         elif value is None:
-            self._wires.reply(peer, Reply.EMPTY, 0, (), 0)
+            requests.replies.append((peer, ReplyFrame(Reply.EMPTY, (), 0)))
         elif query.kind == "probe":
             message = self._messages.probed(value)
             size = len(message.payload)
             body = COMPLETION.pack(0, message.source, message.tag, size, 0, 0, 0, 0, 0)
-            self._wires.reply(peer, Reply.DONE, 1, (body,), len(body))
+            requests.replies.append((peer, ReplyFrame(Reply.DONE, (body,), len(body), 1)))
         else:
-            self._requests.complete(peer, [peer.requests[number] for number in value])
+            requests.complete(peer, [peer.requests[number] for number in value])

@@ -7,14 +7,11 @@ rank are handled in the order in which it wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from ringside.errors import LimitError
 from ringside.factors import Factors
 from ringside.network.bounds import Limits
-from ringside.network.codec import Part
 from ringside.network.peers import Peer
-from ringside.network.wire import Reply
+from ringside.network.wire import Frame, Reply, ReplyFrame
 from ringside.trace import Kind, Op
 
 _MOST_TEXT = 200  # bytes of a phase's name
@@ -24,28 +21,22 @@ class Passes:
     """Answers announcements.
 
     Args:
-        reply: sends a rank a frame.
         factors: of this run; None: its ranks were told to announce nothing.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        reply: Callable[[Peer, int, int, Sequence[Part], int], None],
-        factors: Factors | None,
-    ) -> None:
+    def __init__(self, limits: Limits, factors: Factors | None) -> None:
         self._limits = limits
-        self._reply = reply
         self._factors = factors
 
-    def announce(self, peer: Peer, number: int, count: int, body: memoryview) -> None:
-        """Take note of a pass, and tell its factors.
+    def announce(self, peer: Peer, frame: Frame) -> ReplyFrame:
+        """Take note of a pass, and return its factors.
 
         Raises:
             LimitError: nothing is observed here, or a field is impossible.
         """
         if self._factors is None:
             raise LimitError(peer.rank, "announced a pass in a run that observes none")
+        number, count, body = frame.request, frame.extra, frame.body
         if not 0 <= count <= self._limits.factors - peer.num_factors:
             raise LimitError(
                 peer.rank,
@@ -59,5 +50,5 @@ class Passes:
             raise LimitError(peer.rank, "announced a pass without a readable name")
         peer.num_factors += count
         peer.ops.append(Op(Kind.PASS, detail=(phase, number, count)))
-        told = self._factors.sixty_fourths(peer.rank, phase, number, count)
-        self._reply(peer, Reply.FACTORS, 0, (told,), len(told))
+        factors = self._factors.sixty_fourths(peer.rank, phase, number, count)
+        return ReplyFrame(Reply.FACTORS, (factors,), len(factors))

@@ -1,5 +1,9 @@
 """The network's end of the ranks: frames in, replies out, and what ranks print.
 
+    for peer in wires.ready(timeout_s)    a rank has something to read, or is gone
+        for frame in wires.frames(peer)   what it has sent
+    wires.reply(peer, frame)              what the network answers
+
 Nothing here believes a rank: lengths are capped before anything is stored, a rank that doesn't read
 is written to only as far as a limit, and none of this ever blocks.
 """
@@ -14,7 +18,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,15 +27,11 @@ from ringside.errors import LimitError, RankError
 from ringside.network.bounds import Limits
 from ringside.network.codec import Part
 from ringside.network.matching import Pending
-from ringside.network.wire import DOWN, UP, Reply
+from ringside.network.wire import DOWN, UP, Frame, Reply, ReplyFrame, make_frame
 from ringside.timing.queries import Query
 from ringside.trace import CallSite
 from ringside.trace import Op as TraceOp
 from ringside.units import format_bytes
-
-# (peer, op, flags, site, communicator, to, tag, request, extra, body)
-# The body lies in the buffer that the next frames are read into, unless it is larger than that.
-Handler = Callable[["Peer", int, int, int, int, int, int, int, int, memoryview], None]
 
 READ_BYTES = 1 << 18
 _BY_FILE_BYTES = 1 << 17  # calls from here on travel as a file
@@ -89,17 +89,13 @@ class Peer:
 class Peers:
     """The sockets and output pipes of a run's ranks.
 
-    Args:
-        lost: told when a rank's socket closes.
+    A rank whose socket has closed is ``gone``: look at that after each step with it.
     """
 
-    def __init__(self, peers: Sequence[Peer], limits: Limits, lost: Callable[[Peer], None]) -> None:
+    def __init__(self, peers: Sequence[Peer], limits: Limits) -> None:
         self.all = list(peers)
-        self.error: LimitError | None = None
         self.deadline: float | None = None  # by the monotonic clock: later frames are not handled
         self._limits = limits
-        self._lost = lost
-        self._handle: Handler | None = None
         self._selector = selectors.DefaultSelector()
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
@@ -107,13 +103,8 @@ class Peers:
         self._outgoing: dict[int, list[int]] = {}  # object -> how often it waits, its bytes
         self._outgoing_bytes = 0  # a broadcast's one payload may wait for many ranks
 
-    def open(self, handle: Handler) -> None:
-        """Begin to listen.
-
-        Args:
-            handle: takes every frame; what it raises is the sending rank's failure.
-        """
-        self._handle = handle
+    def open(self) -> None:
+        """Begin to listen."""
         for peer in self.all:
             if not peer.gone:
                 self._selector.register(peer.sock, _READ, (peer, True))
@@ -129,30 +120,32 @@ class Peers:
                 self.read_output(peer)
         self._selector.close()
 
-    def carry(self, timeout_s: float | None) -> None:
-        """Wait for ranks, at most so long, and handle what has come; ``error`` says what failed."""
+    def ready(self, timeout_s: float | None) -> Iterator[Peer]:
+        """Wait for ranks, at most so long; yield those that have written something or are gone."""
         for key, events in self._selector.select(timeout_s):
             peer, is_socket = key.data
             if not is_socket:
                 self.read_output(peer)
                 continue
+            # One that died while another's frame was answered is ready as well, and gone.
             if events & _WRITE:
                 self._write(peer)
-            if events & _READ and not peer.gone:
-                self._read(peer)
+            if events & _READ or peer.gone:
+                yield peer
 
-    def call(self, peer: Peer, flags: int, parts: Sequence[Part]) -> None:
-        """Send a rank its call; ``flags`` are LAST and OBSERVED."""
+    def call(self, peer: Peer, flags: int, parts: Sequence[Part]) -> LimitError | None:
+        """Send a rank its call, as ``reply`` does; ``flags`` are LAST and OBSERVED."""
         size = sum(map(len, parts))
         if size < _BY_FILE_BYTES or peer.outbox or not _send_as_file(peer.sock, flags, parts):
-            self.reply(peer, Reply.CALL, flags, parts, size)
+            return self.reply(peer, ReplyFrame(Reply.CALL, parts, size, flags))
+        return None
 
-    def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[Part], size: int) -> None:
-        """Send a rank one frame: ``parts``, of ``size`` bytes in all."""
+    def reply(self, peer: Peer, frame: ReplyFrame) -> LimitError | None:
+        """Send a rank one frame; returns what to say of the slowest reader if too much waits."""
         if peer.gone:  # it died while it was waiting for this
-            self._lost(peer)
-            return
-        out = [DOWN.pack(kind, 0, 0, count, size), *parts]
+            return None
+        kind, parts, size, number = frame
+        out = [DOWN.pack(kind, 0, 0, number, size), *parts]
         if not peer.outbox:
             out = self._send(peer, out, size + DOWN.size)
         for part in out:
@@ -161,43 +154,26 @@ class Peers:
         if peer.outbox:
             self._write(peer)
             if max(peer.held, self._outgoing_bytes) > self._limits.held_bytes:
-                slowest = max(self.all, key=lambda each: each.held)
-                self.error = LimitError(slowest.rank, "doesn't read what it is sent")
+                slowest = max(self.all, key=lambda reader: reader.held)
+                return LimitError(slowest.rank, "doesn't read what it is sent")
+        return None
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _read(self, peer: Peer) -> None:
-        into = self._view if peer.partial is None else peer.partial[peer.filled :]
-        try:
-            size = peer.sock.recv_into(into)
-        except BlockingIOError:
-            return
-        except OSError:
-            size = 0
-        if not size:
-            self._forget(peer)
-            return
-        data = self._view[:size]
-        if peer.partial is not None:
-            peer.filled += size
-            if peer.filled < len(peer.partial):
-                return
-            data = peer.partial
-            self._begun_bytes -= len(data)
-        peer.partial, peer.filled = None, 0
-        try:
-            self._frames(peer, data)
-        except LimitError as error:
-            self.error = error
-        except Exception as error:  # whatever a hostile frame leads to ends the run, never us
-            reason = f"sent a frame that the network can't read ({type(error).__name__}: {error})"
-            self.error = LimitError(peer.rank, reason)
+    def frames(self, peer: Peer) -> Iterator[Frame]:
+        """Read from a rank once, and yield the whole frames that are there.
 
-    def _frames(self, peer: Peer, data: memoryview) -> None:
-        """Handle the whole frames in ``data``, and keep the beginning of the next."""
+        A body lies in the buffer that the next read fills, unless it is larger than that: take it
+        out before.
+
+        Raises:
+            LimitError: a frame is too large.
+        """
+        data = self._read(peer)
+        if data is None:
+            return
         at, size, header = 0, len(data), UP.size
-        unpack, handle, most = UP.unpack_from, self._handle, self._limits.frame_bytes
-        assert handle is not None, "nobody listens yet"
+        unpack, most = UP.unpack_from, self._limits.frame_bytes
         needed, until_look = header, _LOOK_AT_CLOCK
         while size - at >= header:
             until_look -= 1
@@ -216,19 +192,47 @@ class Peers:
                 needed = header + nbytes
                 break
             body = data[at + header : end]
-            handle(peer, op, flags, site, comm, to, tag, request, extra, body)
+            yield make_frame((op, flags, site, comm, to, tag, request, extra, body))
             at = end
         if at < size:
-            self._begun_bytes += needed
-            if self._begun_bytes > self._limits.held_bytes:
-                raise LimitError(
-                    peer.rank,
-                    f"a message of {needed} bytes is too large beside others; together they may "
-                    f"have {format_bytes(self._limits.held_bytes)}.",
-                )
-            peer.partial = np.empty(needed, np.uint8).data
-            peer.filled = size - at
-            peer.partial[: size - at] = data[at:]
+            self._begin(peer, data[at:], needed)
+
+    def _read(self, peer: Peer) -> memoryview | None:
+        """The bytes from the beginning of a frame on; None while the first one isn't whole."""
+        if peer.gone:
+            return None
+        into = self._view if peer.partial is None else peer.partial[peer.filled :]
+        try:
+            size = peer.sock.recv_into(into)
+        except BlockingIOError:
+            return None
+        except OSError:
+            size = 0
+        if not size:
+            self._forget(peer)
+            return None
+        data = self._view[:size]
+        if peer.partial is not None:
+            peer.filled += size
+            if peer.filled < len(peer.partial):
+                return None
+            data = peer.partial
+            self._begun_bytes -= len(data)
+        peer.partial, peer.filled = None, 0
+        return data
+
+    def _begin(self, peer: Peer, data: memoryview, needed: int) -> None:
+        """Keep the beginning of a frame of ``needed`` bytes until the rest has come."""
+        self._begun_bytes += needed
+        if self._begun_bytes > self._limits.held_bytes:
+            raise LimitError(
+                peer.rank,
+                f"a message of {needed} bytes is too large beside others; together they may "
+                f"have {format_bytes(self._limits.held_bytes)}.",
+            )
+        peer.partial = np.empty(needed, np.uint8).data
+        peer.filled = len(data)
+        peer.partial[: len(data)] = data
 
     def read_output(self, peer: Peer) -> None:
         """Take what a rank has printed, as far as its limit."""
@@ -255,7 +259,6 @@ class Peers:
             self._discard(peer)
         if peer.running:
             self.read_output(peer)
-        self._lost(peer)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -272,22 +275,23 @@ class Peers:
         except OSError:
             self._forget(peer)
             return []
-        return _left(parts, sent) if sent < size else []
+        return _unsent(parts, sent) if sent < size else []
 
     def _hold(self, peer: Peer, part: memoryview) -> None:
         peer.outbox.append(part)
         peer.held += len(part)
-        kept = self._outgoing.setdefault(id(part.obj), [0, len(part)])
-        if not kept[0]:
-            self._outgoing_bytes += kept[1]
-        kept[0] += 1
+        # Nobody else gets this id while it is an entry: the part keeps its object.
+        entry = self._outgoing.setdefault(id(part.obj), [0, len(part)])
+        if not entry[0]:
+            self._outgoing_bytes += entry[1]
+        entry[0] += 1
 
     def _sent(self, part: memoryview) -> None:
         """A part has left an outbox."""
-        kept = self._outgoing[id(part.obj)]
-        kept[0] -= 1
-        if not kept[0]:
-            self._outgoing_bytes -= kept[1]
+        entry = self._outgoing[id(part.obj)]
+        entry[0] -= 1
+        if not entry[0]:
+            self._outgoing_bytes -= entry[1]
             del self._outgoing[id(part.obj)]
 
     def _discard(self, peer: Peer) -> None:
@@ -329,18 +333,19 @@ def _send_as_file(sock: socket.socket, flags: int, parts: Sequence[Part]) -> boo
     if not hasattr(os, "memfd_create"):  # not Linux
         return False
     with contextlib.suppress(OSError):  # no descriptor or memory left, a full socket, a dead rank
-        made = os.memfd_create("call", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        with open(made, "wb") as file:
+        descriptor = os.memfd_create("call", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with open(descriptor, "wb") as file:
             file.writelines(parts)
             file.flush()
             seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-            fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
-            socket.send_fds(sock, [DOWN.pack(Reply.CALL, 0, 0, flags, 0)], [made])
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+            head = ReplyFrame(Reply.CALL, (), 0, flags).head()
+            socket.send_fds(sock, [head], [descriptor])
         return True
     return False
 
 
-def _left(parts: list[Part], sent: int) -> list[Part]:
+def _unsent(parts: list[Part], sent: int) -> list[Part]:
     """What remains of ``parts`` after their first ``sent`` bytes."""
     for index, part in enumerate(parts):
         if sent < len(part):

@@ -44,12 +44,12 @@ def of_tree(root: int) -> Reading:
 
 def tree(root: int) -> list[int]:
     """A process and all below it, parents first."""
-    found: list[int] = []
+    pids: list[int] = []
     waiting = [root]
     while waiting:
-        found.append(waiting.pop())
-        waiting += children(found[-1])
-    return found
+        pids.append(waiting.pop())
+        waiting += children(pids[-1])
+    return pids
 
 
 def stat(pid: int | str) -> list[bytes] | None:
@@ -78,22 +78,22 @@ def threads(pid: int) -> list[int]:
 
 def children(pid: int) -> list[int]:
     """The processes that one has started and not waited for."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += [int(child) for child in file.read().split()]
+                pids += [int(child) for child in file.read().split()]
     except FileNotFoundError:
         if not _HAS_CHILDREN_FILE:
             return _children_by_scan(pid)
     except OSError:
         pass
-    return found
+    return pids
 
 
 def _children_by_scan(pid: int) -> list[int]:
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [each for each in numbers if (fields := stat(each)) and int(fields[1]) == pid]
+    return [child for child in numbers if (fields := stat(child)) and int(fields[1]) == pid]
 
 
 def _awake(pid: int, fields: list[bytes]) -> bool:
@@ -101,8 +101,8 @@ def _awake(pid: int, fields: list[bytes]) -> bool:
         return True
     if int(fields[17]) < 2:  # its threads
         return False
-    told = (stat(f"{pid}/task/{thread}") for thread in threads(pid))
-    return any(each is not None and each[0] in _NOT_ASLEEP for each in told)
+    thread_fields = (stat(f"{pid}/task/{thread}") for thread in threads(pid))
+    return any(stats is not None and stats[0] in _NOT_ASLEEP for stats in thread_fields)
 
 
 _HAS_CHILDREN_FILE = os.path.exists("/proc/self/task") and any(

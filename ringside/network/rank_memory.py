@@ -47,7 +47,7 @@ class MemoryWatch:
         self.every_s = max(_EVERY_S, _PER_RANK_S * world_size)
         self._ranks = ranks
         self._zygote = zygote
-        self._asked_mib = _asked_mib()
+        self._chosen_mib = _chosen_mib()
         self._world_size = world_size
         self._processes: list[psutil.Process | None] = []
         self._shared_bytes = 0
@@ -61,7 +61,7 @@ class MemoryWatch:
         if not self._processes:
             self._processes = [_process(pid) for pid in self._ranks()] or [None]
             self._shared_bytes = _held(_process(self._zygote))
-        each, together = _allowed(self._world_size, self._asked_mib)
+        share, together = _allowed(self._world_size, self._chosen_mib)
         held = [max(0, _held(process) - self._shared_bytes) for process in self._processes]
         most = max(held, default=0)
         rank = held.index(most) if held else 0
@@ -69,11 +69,11 @@ class MemoryWatch:
             "Is a size larger than meant, or does a list grow for ever? Where a rank needs more: "
             f"{VARIABLE}={max(1024, 2 * most // _MIB // 1024 * 1024)} allows that many MiB."
         )
-        if most > each:
+        if most > share:
             return LimitError(
                 rank,
                 f"holds {format_bytes(most)} of memory{locate(rank)}; "
-                f"a rank may hold {format_bytes(each)}. {cure}",
+                f"a rank may hold {format_bytes(share)}. {cure}",
             )
         if sum(held) > together:
             return LimitError(
@@ -85,13 +85,13 @@ class MemoryWatch:
         return None
 
 
-def _asked_mib() -> int | None:
-    asked = os.environ.get(VARIABLE, "")
-    if asked and not (asked.isascii() and asked.isdigit()):
+def _chosen_mib() -> int | None:
+    text = os.environ.get(VARIABLE, "")
+    if text and not (text.isascii() and text.isdigit()):
         raise TargetError(
-            f"{VARIABLE} ({asked}) must be a whole number of MiB for each rank; 0: no limit."
+            f"{VARIABLE} ({text}) must be a whole number of MiB for each rank; 0: no limit."
         )
-    return int(asked) if asked else None
+    return int(text) if text else None
 
 
 def _allowed(world_size: int, asked_mib: int | None) -> tuple[float, float]:
@@ -109,11 +109,11 @@ def _memory_bytes() -> int:
 
     least = int(psutil.virtual_memory().total)
     try:
-        own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        group = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
     except OSError:  # not Linux
         return least
-    place = Path("/sys/fs/cgroup", own)
-    for folder in (place, *place.parents[: len(Path(own).parts)]):
+    innermost = Path("/sys/fs/cgroup", group)
+    for folder in (innermost, *innermost.parents[: len(Path(group).parts)]):
         try:
             least = min(least, int((folder / "memory.max").read_text()))
         except (OSError, ValueError):  # not there; "max"
@@ -137,7 +137,7 @@ def _held(process: psutil.Process | None) -> int:
     try:
         if process is None:
             return 0
-        told = process.memory_info()
+        usage = process.memory_info()
     except psutil.Error:
         return 0
-    return int(told.rss) - int(getattr(told, "shared", 0))  # macOS doesn't tell what is of files
+    return int(usage.rss) - int(getattr(usage, "shared", 0))  # macOS doesn't tell what is of files

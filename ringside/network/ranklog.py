@@ -261,33 +261,33 @@ def _shown(log: RankLog, row: int) -> str:
     return f"{Kind(kind).name.lower()}{to} at {site[1]}:{site[2]}"
 
 
-def moved_to(log: RankLog, places: Array) -> RankLog:
-    """The log of rank ``places[log.rank]``, if every rank r's part is played by ``places[r]``.
+def moved_to(log: RankLog, new_ranks: Array) -> RankLog:
+    """The log of rank ``new_ranks[log.rank]``, if ``new_ranks[r]`` plays every rank r's part.
 
     Raises:
         TraceError: a group's members aren't in the order of their ranks.
     """
     rows = log.rows.copy()
     moving = np.isin(rows[:, KIND], [int(Kind.ISEND), int(Kind.IRECV)])
-    rows[moving, PEER] = places[rows[moving, PEER]]
-    comms = tuple((count, _moved_members(members, places)) for count, members in log.comms)
+    rows[moving, PEER] = new_ranks[rows[moving, PEER]]
+    comms = tuple((count, _moved_members(members, new_ranks)) for count, members in log.comms)
     shared = tuple(
         dataclasses.replace(
             entry,
-            members=tuple(int(m) for m in _moved_members(np.array(entry.members, int), places)),
+            members=tuple(int(m) for m in _moved_members(np.array(entry.members, int), new_ranks)),
         )
         if entry.members
         else entry
         for entry in log.shared
     )
-    sites = _moved_sites(log, comms, places)
+    sites = _moved_sites(log, comms, new_ranks)
     return dataclasses.replace(
-        log, rank=int(places[log.rank]), rows=rows, comms=comms, shared=shared, sites=sites
+        log, rank=int(new_ranks[log.rank]), rows=rows, comms=comms, shared=shared, sites=sites
     )
 
 
 def _moved_sites(
-    log: RankLog, comms: tuple[tuple[int, Array], ...], places: Array
+    log: RankLog, comms: tuple[tuple[int, Array], ...], new_ranks: Array
 ) -> tuple[tuple[str, str, int], ...]:
     """Calls name peers and roots by their world ranks: ``isend(dst=2)``, ``broadcast(src=0)``.
 
@@ -306,18 +306,18 @@ def _moved_sites(
 
         def renamed(match: re.Match[str]) -> str:
             rank = int(match[2])
-            if base not in roots and rank >= len(places):
+            if base not in roots and rank >= len(new_ranks):
                 return match[0]
-            return f"{match[1]}={roots[base] if base in roots else int(places[rank])}"
+            return f"{match[1]}={roots[base] if base in roots else int(new_ranks[rank])}"
 
         return _WORLD_RANK.sub(renamed, call)
 
     return tuple((moved(call), file, line) for call, file, line in log.sites)
 
 
-def _moved_members(members: Array, places: Array) -> Array:
+def _moved_members(members: Array, new_ranks: Array) -> Array:
     check_ascending(members)
-    return np.sort(places[members])
+    return np.sort(new_ranks[members])
 
 
 def check_ascending(members: Array) -> None:

@@ -38,12 +38,12 @@ class Recording:
         numbers: dict[CallSite, int] = {}
         ops = []
         for recorded, sites in zip(self.ops, self.sites, strict=True):
-            place = [numbers.setdefault(site, len(numbers)) for site in sites]
+            number_of = [numbers.setdefault(site, len(numbers)) for site in sites]
             mine = []
             for op in recorded:
                 if op.kind == Kind.QUERY:  # never answered: the run was cut off here
                     op = TraceOp(Kind.POLL, detail=(0,), site=op.site)
-                number = place[op.site] if 0 <= op.site < len(place) else -1
+                number = number_of[op.site] if 0 <= op.site < len(number_of) else -1
                 mine.append(TraceOp(*op[:8], number))
             ops.append(mine)
         return Trace(len(ops), ops, list(numbers), self.machine)

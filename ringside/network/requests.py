@@ -2,23 +2,24 @@
 
 open        a send, a receive or a collective is posted
 wait_for    the rank stops until all that it named are ready
-is_ready    one is, and with the last of them the rank goes on: ``complete`` tells it
+is_ready    one is, and with the last of them the rank goes on: ``complete`` answers it
 ask         a call that observes time stops the rank until the engine answers
+replies     what all this has led to: the network sends it
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ringside.errors import LimitError
 from ringside.network.bounds import Ledger
 from ringside.network.matching import Pending
 from ringside.network.peers import Peer
-from ringside.network.wire import COMPLETION, How, Reply
+from ringside.network.wire import COMPLETION, Frame, How, Reply, ReplyFrame, make_reply
 from ringside.timing.engine import Engine
 from ringside.timing.queries import Query
-from ringside.trace import UNDESCRIBED, CallSite, Kind
+from ringside.trace import UNDESCRIBED, CallSite, Kind, make_op
 from ringside.trace import Op as TraceOp
 
 # Plain numbers: an enumeration costs time at every comparison.
@@ -26,22 +27,26 @@ _ALL, _LAST_HOW, _DONE = int(How.ALL), int(How.SOME), int(Reply.DONE)
 _WAIT_KIND = int(Kind.WAIT)
 _pack_completion = COMPLETION.pack
 
-Answering = Callable[[Peer, int, int, Sequence[bytes], int], None]
-
 
 class Requests:
-    """What ranks have begun and not completed yet.
+    """What ranks have begun and not completed yet."""
 
-    Args:
-        reply: answers a rank: reply, count, parts and their bytes.
-    """
-
-    def __init__(self, peers: Sequence[Peer], ledger: Ledger, reply: Answering) -> None:
+    def __init__(self, peers: Sequence[Peer], ledger: Ledger) -> None:
         self._peers = peers
         self._ledger, self._limits = ledger, ledger.limits
-        self._reply = reply
+        self.replies: list[tuple[Peer, ReplyFrame]] = []  # to be sent, in the order of their causes
         self.engine: Engine | None = None  # there is one once a question about time was asked
         self.num_running = 0
+
+    def resume(self, peer: Peer) -> None:
+        """A rank goes on."""
+        peer.running = True
+        self.num_running += 1
+
+    def stop(self, peer: Peer) -> None:
+        """A rank waits for an answer, or has come to its end."""
+        peer.running = False
+        self.num_running -= 1
 
     def open(self, peer: Peer, number: int) -> Pending:
         # A number used twice would stand for two operations; an exchange's second may be too large.
@@ -79,8 +84,8 @@ class Requests:
         if peer.num_awaited:
             return
         waiting, peer.waiting = peer.waiting, ()
-        peer.running = True
-        self.num_running += 1
+        # Before its answer is sent: if it has died meanwhile, only a running rank is found lost.
+        self.resume(peer)
         self.complete(peer, waiting)
 
     def pending(self, peer: Peer, numbers: tuple[int, ...]) -> tuple[Pending, ...]:
@@ -89,34 +94,35 @@ class Requests:
         except KeyError:
             raise LimitError(peer.rank, "waited for a request that it doesn't have") from None
 
-    def numbers(self, peer: Peer, how: int, body: memoryview) -> tuple[int, ...]:
+    def numbers(self, peer: Peer, frame: Frame) -> tuple[int, ...]:
         """The requests that a wait or a test names."""
-        if how > _LAST_HOW:
-            raise LimitError(peer.rank, f"waited in a way that doesn't exist ({how})")
-        count = len(body) // 4
+        if frame.flags > _LAST_HOW:
+            raise LimitError(peer.rank, f"waited in a way that doesn't exist ({frame.flags})")
+        count = len(frame.body) // 4
         if count > len(peer.requests):  # before as many numbers are made
             raise LimitError(
                 peer.rank, "waited for requests that it doesn't have, or for one twice"
             )
-        numbers = struct.unpack(f"<{count}I", body)
+        numbers = struct.unpack(f"<{count}I", frame.body)
         if not count or len(set(numbers)) < count:
             raise LimitError(peer.rank, "waited for no request, or for one twice")
         return numbers
 
-    def wait(self, peer: Peer, site: int, how: int, numbers: tuple[int, ...]) -> None:
+    def wait(self, peer: Peer, frame: Frame) -> None:
+        numbers, how = self.numbers(peer, frame), frame.flags
         waiting = self.pending(peer, numbers)
         if how != _ALL and len(numbers) > 1:
-            self.ask(peer, site, Query(
+            self.ask(peer, frame.site, Query(
                 peer.rank, len(peer.ops), "wait", numbers, how, blocking=True
             ))  # fmt: skip
             return
-        self.wait_for(peer, site, numbers, waiting)
+        self.wait_for(peer, frame.site, numbers, waiting)
 
     def wait_for(
         self, peer: Peer, site: int, numbers: tuple[int, ...], waiting: tuple[Pending, ...]
     ) -> None:
         """The rank goes on when all are ready."""
-        peer.ops.append(TraceOp(_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site))
+        peer.ops.append(make_op((_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site)))
         missing = [request for request in waiting if not request.ready]
         if not missing:
             self.complete(peer, waiting)
@@ -125,15 +131,13 @@ class Requests:
             request.awaited = True
         peer.num_awaited = len(missing)
         peer.waiting = waiting
-        peer.running = False
-        self.num_running -= 1
+        self.stop(peer)
 
     def ask(self, peer: Peer, site: int, query: Query) -> None:
         """A call that observes time: the rank waits until the engine can answer."""
         peer.query = query
         peer.ops.append(TraceOp(Kind.QUERY, detail=(query,), site=site))
-        peer.running = False
-        self.num_running -= 1
+        self.stop(peer)
 
     def complete(self, peer: Peer, requests: Sequence[Pending]) -> None:
         parts: list[bytes] = []
@@ -158,7 +162,7 @@ class Requests:
             if length:
                 parts.append(payload)
                 size += length
-        self._reply(peer, _DONE, len(requests), parts, size)
+        self.replies.append((peer, make_reply((_DONE, parts, size, len(requests)))))
 
     def site_of(self, request: Pending) -> CallSite:
         """The call that made a request."""

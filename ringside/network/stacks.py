@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 20  # a rank that prints on and on has filled its pipe before
 _KEPT_BYTES = 1 << 13  # of what came before: a frame's line is shorter
 
 
-def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> dict[int, str]:
+def current_lines(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> dict[int, str]:
     """Return for every rank that answers the line it is at, as ``ring.py:12 (in all_reduce)``.
 
     Args:
@@ -33,29 +33,30 @@ def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> di
     pattern = re.compile(_FRAME.format(folder=re.escape(folder.rstrip("/") + "/")), re.MULTILINE)
     texts = {peer.rank: b"" for peer in peers}
     sizes = dict.fromkeys(texts, 0)
-    found: dict[int, str] = {}
+    lines: dict[int, str] = {}
     until = time.monotonic() + _PATIENCE_S
     with selectors.DefaultSelector() as selector:
         for peer in peers:
             selector.register(peer.output, selectors.EVENT_READ, peer.rank)
         signal()
-        while selector.get_map() and (left := until - time.monotonic()) > 0:
-            for key, _ in selector.select(left):
+        while selector.get_map() and (remaining_s := until - time.monotonic()) > 0:
+            for key, _ in selector.select(remaining_s):
                 rank: int = key.data
                 data = os.read(key.fd, 1 << 16)
+                # The end of what came before is kept: a frame's line may come in two pieces.
                 texts[rank] = texts[rank][-_KEPT_BYTES:] + data
                 sizes[rank] += len(data)
                 text = texts[rank].decode("utf-8", "replace")
                 match = pattern.search(text)
                 if match:
-                    found.setdefault(rank, f"{match[1]}:{match[2]} (in {match[3]})")
+                    lines.setdefault(rank, f"{match[1]}:{match[2]} (in {match[3]})")
                 # What is left of the stack would be taken for something that the rank has printed.
-                whole = rank in found and _END.search(text, match.end() if match else 0)
+                whole = rank in lines and _END.search(text, match.end() if match else 0)
                 if whole or not data or sizes[rank] > _MOST_BYTES:
                     selector.unregister(key.fd)
     for peer in peers:  # what the rank had printed before; the rest of the stack is still to come
         peer.text += texts[peer.rank]
-    return found
+    return lines
 
 
 def without_stacks(text: str) -> str:

@@ -29,6 +29,8 @@ def judge(standing: Standing) -> DeadlockError:
     else:
         who = "the only rank is" if count == 1 else f"all {count} ranks are"
         headline = f"{who} blocked and no message is in flight."
+    # The first that fits is told. What explains other waits comes before them: members that
+    # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
         *(_disagreement, _missing_member, _wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
@@ -65,12 +67,12 @@ def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
 def _receives(standing: Standing, peer: Peer) -> list[tuple[int, int, str]]:
     """The receives that keep a rank: world source (-1 any), tag, communicator."""
     ops = [peer.ops[request.op] for request in standing.open_requests(peer)]
-    found = [(op.detail[0], op.detail[1], op.comm) for op in ops if op.kind == Kind.IRECV]
+    receives = [(op.detail[0], op.detail[1], op.comm) for op in ops if op.kind == Kind.IRECV]
     if peer.query is not None and peer.query.kind == "probe":
         number, source, tag = peer.query.probe
         comm = standing.collectives.comms[number]
-        found.append((comm.members[source] if source >= 0 else -1, tag, comm.path))
-    return found
+        receives.append((comm.members[source] if source >= 0 else -1, tag, comm.path))
+    return receives
 
 
 def _wrong_envelope(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
@@ -142,7 +144,7 @@ def _itself(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     [rank] = _find_cycle(waits)
     peer = standing.peers[rank]
     who = "The only rank" if len(blocked) == 1 else f"Rank {rank}"
-    kinds = {peer.ops[each.op].kind for each in standing.open_requests(peer)}
+    kinds = {peer.ops[request.op].kind for request in standing.open_requests(peer)}
     if kinds == {Kind.ISEND}:
         return (
             f"{who} sends to itself, and waits until the message is received before it comes to a "
@@ -236,17 +238,16 @@ def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> st
         for request in standing.open_requests(peer):
             op = peer.ops[request.op]
             if op.kind == Kind.ISEND:
-                left = (
+                omission = (
                     "has returned without receiving" if op.peer in returned else "doesn't receive"
                 )
-                return (
-                    f"Rank {peer.rank} sends to rank {op.peer}, which {left} it. Add the receive."
-                )
+                whom = f"rank {op.peer}, which {omission} it"
+                return f"Rank {peer.rank} sends to {whom}. Add the receive."
             if op.kind == Kind.IRECV and op.detail[0] >= 0:
-                left = (
+                omission = (
                     "has returned without sending" if op.detail[0] in returned else "doesn't send"
                 )
-                whom = f"rank {op.detail[0]}, which {left}"
+                whom = f"rank {op.detail[0]}, which {omission}"
                 return f"Rank {peer.rank} receives from {whom}. Add the send."
             if op.kind == Kind.IRECV:
                 return f"Rank {peer.rank} receives from any rank, but nobody sends to it."
@@ -263,5 +264,5 @@ def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> st
 def _ranks(ranks: list[int]) -> str:
     if len(ranks) == 1:
         return f"Rank {ranks[0]}"
-    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-    return f"Ranks {shown}"
+    first_ranks = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"Ranks {first_ranks}"

@@ -31,21 +31,21 @@ class Standing:
             return site.call, site.where
         return "", ""
 
-    def of_all(self, places: dict[int, str]) -> tuple[str, ...]:
-        """Where each rank is; ``places`` knows the lines of those that compute."""
+    def of_all(self, lines_of_rank: dict[int, str]) -> tuple[str, ...]:
+        """Where each rank is; ``lines_of_rank`` has those of ranks that compute."""
         lines = []
         for peer in self.peers:
             if not peer.called:
                 continue
-            call, place = self.of_one(peer)
+            call, line = self.of_one(peer)
             if peer.running:
-                at = f" at {places[peer.rank]}," if peer.rank in places else ""
-                after = f" after {call} at {place}" if call else " before its first call"
+                at = f" at {lines_of_rank[peer.rank]}," if peer.rank in lines_of_rank else ""
+                after = f" after {call} at {line}" if call else " before its first call"
                 lines.append(f"rank {peer.rank} is computing{at}{after}{_flood(peer)}")
             elif peer.failure is not None:
                 lines.append(f"rank {peer.rank} raised {peer.failure.type_name}")
             elif peer.body is None:
-                lines.append(f"rank {peer.rank} is blocked in {call} at {place}")
+                lines.append(f"rank {peer.rank} is blocked in {call} at {line}")
             else:
                 lines.append(f"rank {peer.rank} has returned")
         return tuple(lines)
@@ -59,30 +59,30 @@ class Standing:
             if peer.body is not None:
                 entries.append(BlockedCall(peer.rank, "(has returned)", ""))
                 continue
-            call, place = self.of_one(peer)
-            entries.append(BlockedCall(peer.rank, call, place, self.waits_for(peer)))
+            call, line = self.of_one(peer)
+            entries.append(BlockedCall(peer.rank, call, line, self.waits_for(peer)))
         return tuple(entries)
 
     def open_requests(self, peer: Peer) -> tuple[Pending, ...]:
         """The requests that keep a rank where it is; of very many, the first."""
-        found = peer.waiting
-        if not found and peer.query is not None:
-            found = tuple(peer.requests[n] for n in peer.query.requests)
-        return tuple(itertools.islice((r for r in found if not r.ready), MOST_LOOKED_AT))
+        requests = peer.waiting
+        if not requests and peer.query is not None:
+            requests = tuple(peer.requests[n] for n in peer.query.requests)
+        return tuple(itertools.islice((r for r in requests if not r.ready), MOST_LOOKED_AT))
 
     def waits_for(self, peer: Peer) -> tuple[int, ...]:
         """The ranks that a blocked rank waits for."""
-        found: list[int] = []
+        ranks: list[int] = []
         for request in self.open_requests(peer):
             op = peer.ops[request.op]
             if request.gathering is not None:
-                found += request.gathering.missing()
+                ranks += request.gathering.missing()
             elif op.peer >= 0:
-                found.append(op.peer)
+                ranks.append(op.peer)
         if peer.query is not None and peer.query.kind == "probe" and peer.query.probe[1] >= 0:
             comm, source, _ = peer.query.probe
-            found.append(self.collectives.comms[comm].members[source])
-        return tuple(dict.fromkeys(found))
+            ranks.append(self.collectives.comms[comm].members[source])
+        return tuple(dict.fromkeys(ranks))
 
     def unexpected(self, rank: int) -> list[tuple[Sent, str]]:
         """Messages that wait for a rank unreceived, each with its communicator's path."""

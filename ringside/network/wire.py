@@ -1,7 +1,7 @@
 """Frames between a rank and the network: a fixed header, then raw bytes.
 
-rank -> network    op, flags, site, communicator, peer, tag, request, extra, nbytes | body
-network -> rank    kind, flags, count, nbytes | body
+rank -> network    op, flags, site, communicator, peer, tag, request, extra, nbytes | body   Frame
+network -> rank    kind, flags, count, nbytes | body                                    ReplyFrame
 
 ``site`` numbers a pair (call, line of the student's file) that a SITE frame described before. An
 EXCHANGE is an ISEND, an IRECV with the next request's number, and a WAIT for both, in one frame.
@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from ringside.network import codec
 
@@ -79,6 +80,7 @@ class How(enum.IntEnum):
 
 
 BLOCKING = 2  # flag of PROBE
+_ISEND, _IRECV, _EXCHANGE = int(Op.ISEND), int(Op.IRECV), int(Op.EXCHANGE)
 LAST, OBSERVED = 1, 2  # of a CALL, in its count: no call comes after it; passes are announced
 
 # What a message is made of, or the buffer of a receive, as its rank says: the upper half of the
@@ -88,6 +90,161 @@ LAST, OBSERVED = 1, 2  # of a CALL, in its count: no call comes after it; passes
 OBJECT = 1
 KINDS = ("", "object", *codec.DTYPES)
 KIND_OF = {name: kind for kind, name in enumerate(KINDS) if name not in ("", "object", "uint8")}
+
+_EXCHANGE_HEAD = struct.Struct(UP.format + EXCHANGE.format[1:])
+
+
+class Frame(NamedTuple):
+    """What a rank asks of the network.
+
+    A constructor for each kind says what the fields mean, and properties read it back::
+
+        op           flags             peer      extra              body
+        ISEND        mode, kind << 4   dest      claimed            payload
+        IRECV        kind << 4         source    capacity
+        EXCHANGE     both kinds        dest      claimed            the receive's part, payload
+        WAIT, TEST   how                                            numbers of requests
+        PROBE        BLOCKING          source
+        COLLECTIVE   kind << 4                                      name, contribution
+        PASS                                     number of factors  phase
+        ABORT                                    error code
+
+    What a rank has sent is anything that fits the header: nothing here checks it.
+    """
+
+    op: int
+    flags: int = 0
+    site: int = 0
+    comm: int = 0
+    peer: int = 0
+    tag: int = 0
+    request: int = 0
+    extra: int = 0
+    body: codec.Part = b""
+
+    @classmethod
+    def isend(
+        cls, *, site: int, comm: int, dest: int, tag: int, request: int, payload: codec.Part,
+        mode: int = 0, kind: int = 0, claimed: int | None = None,
+    ) -> Frame:  # fmt: skip
+        """A send is posted; ``claimed`` is what counts of an object."""
+        extra = -1 if claimed is None else claimed
+        flags = mode | kind << 4
+        return make_frame((_ISEND, flags, site, comm, dest, tag, request, extra, payload))
+
+    @classmethod
+    def irecv(
+        cls, *, site: int, comm: int, source: int, tag: int, request: int, capacity: int,
+        kind: int = 0,
+    ) -> Frame:  # fmt: skip
+        """A receive is posted; a capacity of -1 takes any number of bytes."""
+        return make_frame((_IRECV, kind << 4, site, comm, source, tag, request, capacity, b""))
+
+    @classmethod
+    def completion(cls, op: Op, *, site: int, requests: Sequence[int], how: int) -> Frame:
+        """A WAIT or a TEST for requests."""
+        body = struct.pack(f"<{len(requests)}I", *requests)
+        return cls(op, how, site, body=body)
+
+    @classmethod
+    def probe(cls, *, site: int, comm: int, source: int, tag: int, blocking: bool) -> Frame:
+        """Is there a message?"""
+        return cls(Op.PROBE, BLOCKING if blocking else 0, site, comm, source, tag)
+
+    @classmethod
+    def collective(
+        cls, *, site: int, comm: int, request: int, contribution: bytes, kind: int
+    ) -> Frame:
+        """A member joins a collective."""
+        return cls(Op.COLLECTIVE, kind << 4, site, comm, request=request, body=contribution)
+
+    @classmethod
+    def announcement(cls, *, phase: str, number: int, num_factors: int) -> Frame:
+        """A supplied layer is about to compute a pass."""
+        return cls(Op.PASS, request=number, extra=num_factors, body=phase.encode())
+
+    @classmethod
+    def abort(cls, *, site: int, code: int) -> Frame:
+        """MPI_Abort is called."""
+        return cls(Op.ABORT, site=site, extra=code)
+
+    @property
+    def mode(self) -> int:
+        """Of an ISEND."""
+        return self.flags & 0xF
+
+    @property
+    def kind(self) -> int:
+        """Of wire.KINDS: what an ISEND, an IRECV or a COLLECTIVE carries."""
+        return self.flags >> 4
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a PROBE waits for a message."""
+        return bool(self.flags & BLOCKING)
+
+    def head(self, nbytes: int) -> bytes:
+        """The header, before a body of ``nbytes`` bytes."""
+        op, flags, site, comm, peer, tag, request, extra, _ = self
+        return UP.pack(op, flags, site, comm, peer, tag, request, extra, nbytes)
+
+    def halves(self) -> tuple[Frame, Frame]:
+        """The ISEND and the IRECV that an EXCHANGE stands for.
+
+        Raises:
+            struct.error: the body is too short to name a receive.
+        """
+        _, flags, site, comm, dest, tag, request, claimed, body = self
+        source, receive_tag, capacity = EXCHANGE.unpack_from(body)
+        payload = body[EXCHANGE.size :]
+        kind, other = flags & 0xF0, flags << 4 & 0xF0
+        return (
+            make_frame((_ISEND, kind, site, comm, dest, tag, request, claimed, payload)),
+            make_frame(
+                (_IRECV, other, site, comm, source, receive_tag, request + 1, capacity, b"")
+            ),
+        )
+
+
+def exchange_head(
+    *, site: int, comm: int, dest: int, sendtag: int, request: int, claimed: int | None,
+    source: int, recvtag: int, capacity: int, kinds: tuple[int, int], nbytes: int,
+) -> bytes:  # fmt: skip
+    """The head of an EXCHANGE; its payload of ``nbytes`` bytes comes behind it.
+
+    Args:
+        request: of the send; the receive has the next number.
+        kinds: of the send and of the receive.
+    """
+    extra = -1 if claimed is None else claimed
+    return _EXCHANGE_HEAD.pack(
+        _EXCHANGE, kinds[0] << 4 | kinds[1], site, comm, dest, sendtag, request, extra,
+        EXCHANGE.size + nbytes, source, recvtag, capacity,
+    )  # fmt: skip
+
+
+class ReplyFrame(NamedTuple):
+    """What the network answers: a ``Reply``, and its body of ``size`` bytes.
+
+    The body is written in parts, since payloads aren't copied, and read as one. ``number`` is
+    that of the completions in a DONE; of a CALL it is LAST and OBSERVED.
+    """
+
+    kind: int
+    parts: Sequence[codec.Part]
+    size: int
+    number: int = 0
+
+    def head(self) -> bytes:
+        """The header."""
+        kind, _, size, number = self
+        return DOWN.pack(kind, 0, 0, number, size)
+
+
+# From a tuple of all fields. The classes' own constructors take three times as long, and every
+# message goes through several frames.
+make_frame: Callable[[tuple[Any, ...]], Frame] = partial(tuple.__new__, Frame)
+make_reply: Callable[[tuple[Any, ...]], ReplyFrame] = partial(tuple.__new__, ReplyFrame)
 
 
 def counted_of_object(nbytes: int, claimed: int) -> int:
@@ -140,7 +297,7 @@ def split_result(
     end = len(view) - RESULT.size
     (length,) = RESULT.unpack_from(view[max(end, 0) :])
     start = max(end - length, 0)
-    about, taken = codec.decode_within(view[start:end], most_bytes)
-    left = None if most_bytes is None else most_bytes - taken
-    value, nbytes = codec.decode_within(view[:start], left, copy=False)
-    return dict(about), value, taken + nbytes
+    about, about_bytes = codec.decode_within(view[start:end], most_bytes)
+    rest_bytes = None if most_bytes is None else most_bytes - about_bytes
+    value, nbytes = codec.decode_within(view[:start], rest_bytes, copy=False)
+    return dict(about), value, about_bytes + nbytes

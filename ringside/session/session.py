@@ -26,7 +26,7 @@ from ringside.network.network import Network
 from ringside.network.peers import Peer
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import CollectiveRecord, Recording, RunEnd
-from ringside.network.stacks import places
+from ringside.network.stacks import current_lines
 from ringside.network.wire import split_result
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
@@ -36,7 +36,7 @@ from ringside.timing.replay import time_trace
 from ringside.timing.timeline import Timeline
 from ringside.torch_there import need_torch
 from ringside.trace import Kind, Trace
-from ringside.units import format_bytes
+from ringside.units import format_bytes, format_count, format_time
 
 MAX_RANKS = 1024
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
@@ -93,7 +93,7 @@ class Target:
         return cls(path.parent, path.name, name)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Result:
     """What a run on ranks gave.
 
@@ -141,8 +141,6 @@ class Result:
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
-        from ringside.units import format_bytes, format_count, format_time
-
         messages = format_count(sum(self.sent_messages()), "message")
         failed = f", {type(self.error).__name__}" if self.error is not None else ""
         return (
@@ -182,13 +180,13 @@ class Result:
     def _traffic(self) -> tuple[np.ndarray, np.ndarray]:
         """Point-to-point bytes and messages from row to column, counted by the network."""
         nbytes = np.zeros((self.world_size, self.world_size), dtype=np.int64)
-        counts = np.zeros_like(nbytes)
+        messages = np.zeros_like(nbytes)
         for rank, ops in enumerate(self.recording.ops):
             for op in ops:
                 if op.kind == Kind.ISEND:
                     nbytes[rank, op.peer] += op.nbytes
-                    counts[rank, op.peer] += 1
-        return nbytes, counts
+                    messages[rank, op.peer] += 1
+        return nbytes, messages
 
     def bytes_matrix(self) -> np.ndarray:
         """Shape (world_size, world_size): point-to-point payload bytes from row to column."""
@@ -223,8 +221,8 @@ class Result:
 
     def peers(self, rank: int) -> set[int]:
         """World ranks that a rank exchanged messages with."""
-        counts = self._traffic[1]
-        return {int(r) for r in np.flatnonzero(counts[rank] + counts[:, rank])}
+        messages = self._traffic[1]
+        return {int(r) for r in np.flatnonzero(messages[rank] + messages[:, rank])}
 
 
 class Session:
@@ -354,22 +352,32 @@ class Session:
         front = front_end or front_end_of(where)
         if front == "torch":
             need_torch(where.file)
-        own = self._lent and not self._strict  # nobody else's files
+        students_own = self._lent and not self._strict  # nobody else's files
         first = (front, world_size) not in self._worlds
-        code = compiled(where.folder, where.file) if own and first else {}
+        code = compiled(where.folder, where.file) if students_own and first else {}
         bodies = {}
-        for place, rank in enumerate(group):
+        for member, rank in enumerate(group):
             call = {
                 "file": where.file,
                 "function": where.function,
-                "args": per_rank[place],
+                "args": per_rank[member],
                 "kwargs": kwargs or {},
                 "comm": comm,
                 "code": code,
             }
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
-        return self._carry(front, bodies, world_size, members, used, seed, timeout_s, last, factors)
+        return self._carry(
+            bodies,
+            world_size,
+            front=front,
+            members=members,
+            machine=used,
+            seed=seed,
+            timeout_s=timeout_s,
+            last=last,
+            factors=factors,
+        )
 
     def trace_torch(
         self,
@@ -407,15 +415,25 @@ class Session:
             number: codec.encode_parts({**call, "fakes": {**fakes, "share": (number, processes)}})
             for number in range(processes)
         }
-        result = self._carry("torch", bodies, processes, None, self.machine, None, timeout_s)
+        result = self._carry(
+            bodies, processes, front="torch", machine=self.machine, timeout_s=timeout_s
+        )
         traced = from_logs(result.raise_for_error().values, fakes)
-        return dataclasses.replace(traced, memory=[_memory(told) for told in traced.memory])
+        return dataclasses.replace(traced, memory=[_memory(report) for report in traced.memory])
 
     def _carry(
-        self, front: str, bodies: dict[int, list[codec.Part]], world_size: int,
-        members: Sequence[int] | None, used: Machine, seed: int | None, timeout_s: float | None,
-        last: bool = False, factors: Factors | None = None,
-    ) -> Result:  # fmt: skip
+        self,
+        bodies: dict[int, list[codec.Part]],
+        world_size: int,
+        *,
+        front: str,
+        machine: Machine,
+        timeout_s: float | None,
+        members: Sequence[int] | None = None,
+        seed: int | None = None,
+        last: bool = False,
+        factors: Factors | None = None,
+    ) -> Result:
         """Send every rank in ``bodies`` its call and see the run through."""
         group = tuple(members) if members is not None else tuple(range(world_size))
         world = self._world(front, world_size)
@@ -423,7 +441,7 @@ class Session:
         def locate(computing: list[Peer]) -> dict[int, str]:
             with contextlib.suppress(RingsideError):
                 ranks = [peer.rank for peer in computing]
-                return places(
+                return current_lines(
                     computing,
                     self._folder_inside,
                     lambda: self._nursery.locate(world.number, ranks),
@@ -431,7 +449,7 @@ class Session:
             return {}
 
         network = Network(
-            world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
+            world.peers, machine, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
             factors=factors,
             patience=self._patience,
@@ -444,7 +462,14 @@ class Session:
         world.next_comm = network.next_comm
         if outcome.error is not None or last:
             self._discard(front, world_size)
-        return _result(outcome, group, used, seed, factors, self.limits.decoded_bytes)
+        return result_of(
+            outcome,
+            group,
+            machine,
+            seed=seed,
+            factors=factors,
+            most_bytes=self.limits.decoded_bytes,
+        )
 
     def _memory_of(self, world: _World, world_size: int) -> MemoryWatch | None:
         """Who looks at what a student's own ranks hold; in a sandbox others do."""
@@ -668,11 +693,12 @@ def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
     return per_rank
 
 
-def _result(
+def result_of(
     outcome: RunEnd,
     group: tuple[int, ...],
     machine: Machine,
-    seed: int | None,
+    *,
+    seed: int | None = None,
     factors: Factors | None = None,
     most_bytes: int | None = None,
 ) -> Result:
@@ -683,15 +709,15 @@ def _result(
     """
     values: list[Any] = []
     changed, aliased, memory = [], [], []
-    error, left = outcome.error, most_bytes
+    error, free_bytes = outcome.error, most_bytes
     for rank in group:
         body = outcome.bodies[rank]
         attested: dict[str, Any] = {}
         value = None
         if body is not None:
             try:
-                attested, value, taken = split_result(body, left)
-                left = None if left is None else left - taken
+                attested, value, nbytes = split_result(body, free_bytes)
+                free_bytes = None if free_bytes is None else free_bytes - nbytes
             except codec.TooLargeError:
                 error = error or LimitError(
                     rank,
@@ -710,22 +736,34 @@ def _result(
         if error is not None:
             error.add_note(note)
     return Result(
-        values, error, outcome.output, outcome.recording, machine, changed, aliased,
-        outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
-        memory if any(memory) else [], outcome.notes, outcome.num_operations,
-        sum(len(body) for body in outcome.bodies if body is not None),
-        None if factors is None else factors.among(group),
-    )  # fmt: skip
+        values=values,
+        error=error,
+        output=outcome.output,
+        recording=outcome.recording,
+        machine=machine,
+        inputs_changed=changed,
+        aliased=aliased,
+        collectives=outcome.collectives,
+        comm_calls=outcome.comm_calls,
+        unreceived=outcome.unreceived,
+        seed=seed,
+        members=group,
+        memory=memory if any(memory) else [],
+        notes=outcome.notes,
+        num_operations=outcome.num_operations,
+        result_bytes=sum(len(body) for body in outcome.bodies if body is not None),
+        factors=None if factors is None else factors.among(group),
+    )
 
 
-def _memory(told: Any) -> dict[str, Any]:
+def _memory(report: Any) -> dict[str, Any]:
     """What a rank says of its memory, if it has the form that a rank of ours gives it."""
 
     def is_size(value: Any) -> bool:
         return type(value) is int and 0 <= value < 1 << 63
 
-    if not isinstance(told, dict) or not is_size(told.get("peak")):
+    if not isinstance(report, dict) or not is_size(report.get("peak")):
         return {}
-    kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live", "after_step")]
+    kinds = [report.get(name) for name in ("at_peak", "peak_by_kind", "live", "after_step")]
     good = all(isinstance(kind, dict) and all(map(is_size, kind.values())) for kind in kinds)
-    return told if good else {}
+    return report if good else {}

@@ -1,6 +1,6 @@
 """A real network, with ranks that are played: their ends of real socket pairs, and no processes.
 
-The network's own step (`Peers.carry`) is the only clock: before each a rank that is drawn says
+The network's own step (`Peers.ready`) is the only clock: before each a rank that is drawn says
 its next turn, or a piece of it. When all is said every rank hangs up. So a run takes a bounded
 number of steps or has failed, whatever the machine does meanwhile.
 """
@@ -16,6 +16,7 @@ import socket
 import traceback
 import tracemalloc
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ from ringside.network.bounds import Limits
 from ringside.network.network import Network
 from ringside.network.peers import Peer
 from ringside.network.wire import COMPLETION, DOWN, Reply
-from ringside.session.session import Result, _result
+from ringside.session.session import Result, result_of
 from ringside.timing.machine import Machine
 from tests.fuzz.frames import Program
 
@@ -229,11 +230,11 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
     try:
         network = Network(stage.peers, used, seed=seed, limits=limits, factors=Factors(b"fuzz"))
         wires = network._wires
-        carry = wires.carry
+        ready = wires.ready
 
-        def step(timeout_s: float | None) -> None:
+        def step(timeout_s: float | None) -> Iterator[Peer]:
             stage.step()
-            carry(0)
+            yield from ready(0)
             most = (
                 60
                 + 3 * (stage.bytes_said + stage.bytes_got) // (pieces or 4096)
@@ -244,11 +245,13 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
             assert 0 <= network.ledger.held_bytes <= most
             assert wires._outgoing_bytes <= 2 * (limits.held_bytes + limits.frame_bytes)
 
-        wires.carry = step  # type: ignore[method-assign]
+        wires.ready = step  # type: ignore[method-assign]
         everyone = range(program.world_size)
         outcome = network.call({r: [codec.encode({})] for r in everyone}, None, 300.0)
         stage._listen()
-        result = _result(outcome, tuple(everyone), used, seed, most_bytes=limits.decoded_bytes)
+        result = result_of(
+            outcome, tuple(everyone), used, seed=seed, most_bytes=limits.decoded_bytes
+        )
         _look(result)
     except _Hang:
         raise AssertionError("it hangs:\n" + traceback.format_exc()) from None

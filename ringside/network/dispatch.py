@@ -1,4 +1,4 @@
-"""Frames in: what each asks for, checked as far as a frame by itself can be."""
+"""What a frame asks for, checked as far as a frame by itself can be, and whom it concerns."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from ringside.errors import LimitError, RankError
 from ringside.network import codec, failure
 from ringside.network.bounds import Ledger
 from ringside.network.collectives import Collectives
+from ringside.network.communicator import Communicator
 from ringside.network.messages import Messages
 from ringside.network.passes import Passes
 from ringside.network.peers import READ_BYTES, Peer
 from ringside.network.requests import Requests
 from ringside.network.wait_graph import Standing
-from ringside.network.wire import BLOCKING, Op
+from ringside.network.wire import Frame, Op
 from ringside.timing.ports import PS
 from ringside.timing.queries import Query
 from ringside.trace import CallSite, Kind
@@ -27,8 +28,8 @@ _EXCHANGE = int(Op.EXCHANGE)
 _NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
 
 
-class Frames:
-    """Hands each frame to whom it concerns. Ranks run student code: no field is believed."""
+class Dispatch:
+    """Hands each frame to the part that it concerns; no field is believed, students wrote it."""
 
     def __init__(
         self,
@@ -48,70 +49,79 @@ class Frames:
         self._passes = passes
         self.aborted: RankError | None = None  # a rank has called MPI_Abort
 
-    def handle(
-        self, peer: Peer, op: int, flags: int, site: int, comm: int, to: int, tag: int,
-        request: int, extra: int, body: memoryview,
-    ) -> None:  # fmt: skip
+    def handle(self, peer: Peer, frame: Frame) -> None:
         """Take one frame of a rank; what is raised is that rank's failure."""
+        op, body = frame.op, frame.body
         if not peer.running:
             raise LimitError(peer.rank, "spoke to the network out of turn")
         if op in _NO_CALLS:
             if op == Op.SITE:
-                self._describe_site(peer, site, self._description(peer, body))
+                self._describe_site(peer, frame.site, self._description(peer, body))
             elif op == Op.RESULT:
                 # A large body is the frame's own already.
                 self._finish(peer, body if len(body) > READ_BYTES else bytes(body), None)
             else:
-                told = failure.decode(peer.rank, self._description(peer, body))
-                self._finish(peer, None, told)
+                error = failure.decode(peer.rank, self._description(peer, body))
+                self._finish(peer, None, error)
             return
         ledger = self._ledger
+        # A SITE and the ends of a call are free: what a rank does is an operation, three if it is
+        # an exchange.
         ledger.operations += 3 if op == _EXCHANGE else 1
         if op == Op.PASS:  # announced by a supplied file: not where the student's code is
             ledger.record(peer.rank, 0)
-            self._passes.announce(peer, request, extra, body)
+            self._requests.replies.append((peer, self._passes.announce(peer, frame)))
             return
-        peer.site = site
+        peer.site = frame.site
         if ledger.operations > self._limits.operations:
-            call, place = self._standing.of_one(peer)
-            ledger.record(peer.rank, 0, f"; the last is {call} at {place}" if call else "")
-        messages, comm_of = self._messages, self._collectives.comm_of
+            call, line = self._standing.of_one(peer)
+            ledger.record(peer.rank, 0, f"; the last is {call} at {line}" if call else "")
+        comm_of, requests = self._collectives.comm_of, self._requests
         if op == _EXCHANGE:
-            messages.exchange(peer, flags, site, comm_of(peer, comm), to, tag, request, extra, body)
+            self._messages.exchange(peer, comm_of(peer, frame.comm), frame)
         elif op == _ISEND:
-            messages.isend(peer, flags, site, comm_of(peer, comm), to, tag, request, extra, body)
+            self._messages.isend(peer, comm_of(peer, frame.comm), frame)
         elif op == _IRECV:
-            messages.irecv(peer, flags >> 4, site, comm_of(peer, comm), to, tag, request, extra)
+            self._messages.irecv(peer, comm_of(peer, frame.comm), frame)
         elif op == _WAIT:
-            self._requests.wait(peer, site, flags, self._requests.numbers(peer, flags, body))
+            requests.wait(peer, frame)
         elif op == Op.TEST:
-            numbers = self._requests.numbers(peer, flags, body)
-            self._requests.pending(peer, numbers)
-            # The numbers' hash stands for them: a rank may poll often, for many requests.
-            self._requests.ask(peer, site, Query(
-                peer.rank, len(peer.ops), "test", numbers, flags, key=("test", flags, hash(numbers))
-            ))  # fmt: skip
+            self._test(peer, frame)
         elif op == Op.PROBE:
-            messages.check_source(peer, comm_of(peer, comm), to)
-            self._requests.ask(peer, site, Query(
-                peer.rank, len(peer.ops), "probe", blocking=bool(flags & BLOCKING),
-                key=("probe", comm, to, tag), probe=(comm, to, tag),
-            ))  # fmt: skip
+            self._probe(peer, comm_of(peer, frame.comm), frame)
         elif op == Op.WTIME:
-            self._requests.ask(peer, site, Query(peer.rank, len(peer.ops), "wtime", key=("wtime",)))
+            requests.ask(peer, frame.site, Query(
+                peer.rank, len(peer.ops), "wtime", key=("wtime",)
+            ))  # fmt: skip
         elif op == Op.COLLECTIVE:
-            self._collectives.join(peer, flags >> 4, site, comm_of(peer, comm), request, body)
+            self._collectives.join(peer, comm_of(peer, frame.comm), frame)
         elif op == Op.COMPUTE:
-            self._compute(peer, site, self._description(peer, body))
+            self._compute(peer, frame.site, self._description(peer, body))
         elif op == Op.FREE:
-            comm_of(peer, comm)
+            comm_of(peer, frame.comm)
         elif op == Op.ABORT:
-            error = f"MPI_Abort was called with error code {extra}"
-            self.aborted = RankError(peer.rank, "Abort", error)
+            message = f"MPI_Abort was called with error code {frame.extra}"
+            self.aborted = RankError(peer.rank, "Abort", message)
         else:
             raise LimitError(peer.rank, f"sent an unknown request ({op})")
 
-    def _description(self, peer: Peer, body: memoryview) -> memoryview:
+    def _probe(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
+        self._messages.check_source(peer, comm, frame.peer)
+        envelope = frame.comm, frame.peer, frame.tag
+        self._requests.ask(peer, frame.site, Query(
+            peer.rank, len(peer.ops), "probe", blocking=frame.blocking,
+            key=("probe", *envelope), probe=envelope,
+        ))  # fmt: skip
+
+    def _test(self, peer: Peer, frame: Frame) -> None:
+        numbers, how = self._requests.numbers(peer, frame), frame.flags
+        self._requests.pending(peer, numbers)
+        # The numbers' hash stands for them: a rank may poll often, for many requests.
+        self._requests.ask(peer, frame.site, Query(
+            peer.rank, len(peer.ops), "test", numbers, how, key=("test", how, hash(numbers))
+        ))  # fmt: skip
+
+    def _description(self, peer: Peer, body: codec.Part) -> codec.Part:
         """The body of a frame that describes something, which is short."""
         if len(body) > self._limits.description_bytes:
             raise LimitError(
@@ -121,7 +131,7 @@ class Frames:
             )
         return body
 
-    def _describe_site(self, peer: Peer, site: int, body: memoryview) -> None:
+    def _describe_site(self, peer: Peer, site: int, body: codec.Part) -> None:
         call, file, line = codec.decode(body)
         if site > len(peer.sites) or site >= self._limits.sites:
             raise LimitError(peer.rank, "numbered its calls wrongly")
@@ -143,12 +153,11 @@ class Frames:
             )
         self._ledger.hold(peer.rank, nbytes)
         peer.body, peer.failure = body, failure
-        peer.running = False
-        self._requests.num_running -= 1
+        self._requests.stop(peer)
 
-    def _compute(self, peer: Peer, site: int, body: memoryview) -> None:
-        flops, nbytes, seconds, label, *counted = codec.decode(body)
-        num_kernels, moved = counted or (1, 0.0)
+    def _compute(self, peer: Peer, site: int, body: codec.Part) -> None:
+        flops, nbytes, seconds, label, *kernel_work = codec.decode(body)
+        num_kernels, moved = kernel_work or (1, 0.0)
         if not isinstance(num_kernels, int) or not 0 <= num_kernels < 1 << 40:
             raise LimitError(peer.rank, f"declared impossible work ({num_kernels} operators)")
         for amount in (flops, nbytes, moved, 0.0 if seconds is None else seconds):
@@ -158,6 +167,6 @@ class Frames:
             raise LimitError(peer.rank, f"declared {seconds} s of work")
         picoseconds = -1 if seconds is None else round(seconds * PS)
         detail: tuple[Any, ...] = (flops, nbytes, picoseconds, failure.text(label, 80))
-        if counted:
+        if kernel_work:
             detail = (*detail, num_kernels, moved)
         peer.ops.append(TraceOp(Kind.COMPUTE, detail=detail, site=site))
