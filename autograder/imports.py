@@ -13,6 +13,16 @@ _parsing = threading.Lock()
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^\n]*", re.MULTILINE)
 
 
+def parsed(source: str | bytes) -> ast.Module:
+    """The syntax tree of a text, read by one thread at a time.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: Python can't read it.
+    """
+    with _parsing:
+        return ast.parse(source)
+
+
 def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
     """`module` and those of its author's modules that it imports, directly or through others.
 
@@ -32,8 +42,7 @@ def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
 def imports_package(source: bytes, package: str) -> bool:
     """Whether a module's text has an import statement for a package or a part of it."""
     try:
-        with _parsing:
-            statements = list(ast.walk(ast.parse(source)))
+        statements = list(ast.walk(parsed(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # then it imports nothing at all
         return False
     names = [
@@ -46,8 +55,7 @@ def imports_package(source: bytes, package: str) -> bool:
 def syntax_error(source: str) -> str:
     """Why Python can't read a module, in its words; empty if it can."""
     try:
-        with _parsing:
-            ast.parse(source)
+        parsed(source)
     except SyntaxError as error:
         return error.msg
     except (ValueError, RecursionError, MemoryError):

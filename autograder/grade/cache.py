@@ -1,8 +1,8 @@
 """Graded results, stored under a hash of all that they depend on.
 
 A module's result is a pure function of its source, its suite, the kit and the course's secret.
-Of an assignment's files only those files count that the module's own test file
-imports, directly or through others: a test that is mended changes the hash of one module.
+What counts of the kit, and how, stands in ``autograder.digests``: a test that is mended changes the
+hash of the modules whose suites import it, and a comment changes none.
 
 A result is written whole by an atomic rename, so a grader that is killed at any moment and
 started again loses nothing that was finished and repeats nothing.
@@ -10,13 +10,10 @@ started again loses nothing that was finished and repeats nothing.
 
 from __future__ import annotations
 
-import ast
-import functools
 import hashlib
 import json
 import math
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +21,9 @@ from autograder import storage
 from autograder.course import limits
 from autograder.course.assignment import SUITE_POINTS
 from autograder.course.course import Course
+from autograder.digests import kit_digest
 
 Result = dict[str, Any]
-
-# What a grade depends on, of our own code; under the kit's root.
-KIT_CODE = (
-    "ringside",
-    "autograder/course",
-    "autograder/grade/real_ranks",
-    "autograder/sandbox",
-    "autograder/grade/suite",
-    "autograder/grade/grading.py",
-    "autograder/imports.py",
-    "autograder/scratch.py",
-)
 
 
 def key(
@@ -63,101 +49,6 @@ def key(
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
-
-
-@functools.cache
-def kit_digest(kit: Path, assignment: str, module: str) -> str:
-    """A hash of a module's suite, what that imports, the machines and the code that grades."""
-    roots = [kit / name for name in KIT_CODE]
-    roots += [kit / "cluster" / "machines"]
-    digest = hashlib.sha256()
-    for path in sorted({*_files(roots), *suite_files(kit, assignment, module)}):
-        content = path.read_bytes()
-        name = path.relative_to(kit).as_posix().encode()
-        digest.update(len(name).to_bytes(8, "big") + name)
-        digest.update(len(content).to_bytes(8, "big") + content)
-    return digest.hexdigest()
-
-
-def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
-    """The test file of a module, what it imports of ours, and the files supplied beside modules.
-
-    Where a file's imports can't be told, by ``importlib`` or since it isn't Python, all files of
-    the assignment count.
-    """
-    solutions = kit / "solutions" / assignment
-    hidden = solutions / "hidden"
-    everything = set(_files([hidden, *(p for p in solutions.glob("*") if p.is_file())]))
-    waiting = [hidden / f"test_{module}.py"]
-    waiting += sorted(hidden.glob("conftest.py"))
-    supplied = [solutions / name for name in _supplied(solutions)]
-    waiting += supplied
-    found: set[Path] = set()
-    while waiting:
-        path = waiting.pop()
-        if path in found:
-            continue
-        if not path.is_file():
-            return everything
-        found.add(path)
-        if path.suffix != ".py":
-            continue
-        imports = _imports(path)
-        by_name = imports is None or any(name.split(".")[0] == "importlib" for name in imports)
-        if by_name and path not in supplied:  # those look for the student's own modules
-            return everything
-        for name in imports or []:
-            waiting += _ours(kit, path, name)
-    return found
-
-
-def _supplied(solutions: Path) -> list[str]:
-    plan = solutions / "assignment.toml"
-    if not plan.is_file():
-        return []
-    return [str(name) for name in tomllib.loads(plan.read_text("utf-8")).get("supplied", [])]
-
-
-def _imports(path: Path) -> list[str] | None:
-    """Dotted names that a file imports, in any place; None if it can't be read as Python."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return None
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            names.append(base)
-            names += [f"{base}{'' if base.endswith('.') else '.'}{a.name}" for a in node.names]
-    return names
-
-
-def _ours(kit: Path, importer: Path, name: str) -> Iterator[Path]:
-    """The files behind an imported name that lie among suites and solutions, packages included."""
-    stem = name.lstrip(".")
-    if dots := len(name) - len(stem):
-        base = importer.parents[dots - 1]
-    elif stem.split(".")[0] in ("autograder", "solutions"):
-        base = kit
-    else:
-        base = importer.parent  # a supplied file's neighbour; for a library nothing is there
-    parts = stem.split(".") if stem else []
-    for depth in range(len(parts) + 1):
-        place = base.joinpath(*parts[:depth])
-        for path in (place / "__init__.py", place.with_suffix(".py")):
-            if path.is_file() and kit in path.parents:
-                yield path
-
-
-def _files(roots: Iterable[Path]) -> list[Path]:
-    found: list[Path] = []
-    for root in roots:
-        found += [root] if root.is_file() else root.rglob("*")
-    kinds = (".py", ".toml", ".ini")
-    return sorted(path for path in found if path.suffix in kinds and path.is_file())
 
 
 def valid(result: object) -> bool:

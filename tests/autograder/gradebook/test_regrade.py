@@ -15,6 +15,7 @@ import pytest
 from nbgrader.converters import GenerateFeedback
 from nbgrader.utils import capture_log
 
+from autograder import digests
 from autograder.commands import cli
 from autograder.course import database, nbgrader_steps, receipt
 from autograder.course.course import Course
@@ -277,17 +278,17 @@ def test_a_change_affects_the_modules_whose_tests_import_it(
     assert len(names) == 8
     before = {name: cache.kit_digest(kit, "a03_allreduce", name) for name in names}
     with (kit / changed).open("a") as file:
-        file.write("\n# mended\n")
-    cache.kit_digest.cache_clear()
+        file.write("\nMENDED = 1\n")
+    digests.forget()
     after = {name: cache.kit_digest(kit, "a03_allreduce", name) for name in names}
     assert {name for name in names if before[name] != after[name]} == affected
 
 
 def test_where_imports_cannot_be_told_everything_counts(kit: Path) -> None:
     suite = kit / "solutions/a03_allreduce/hidden/test_ring.py"
-    few = cache.suite_files(kit, "a03_allreduce", "ring")
+    few = digests.suite_files(kit, "a03_allreduce", "ring")
     suite.write_text("import importlib\n" + suite.read_text())
-    everything = cache.suite_files(kit, "a03_allreduce", "ring")
+    everything = digests.suite_files(kit, "a03_allreduce", "ring")
     assert few < everything and len(everything) >= 20
     suite.write_text("def broken(:\n")
-    assert cache.suite_files(kit, "a03_allreduce", "ring") == everything
+    assert digests.suite_files(kit, "a03_allreduce", "ring") == everything
