@@ -1,6 +1,6 @@
 # make          what there is
 # make demo     a whole class graded, from nothing
-# make test     every test, as CI runs them
+# make test     the tests of every day; docs/testing.md says what runs when
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+# Assignments that `make verify` takes, such as "a03 a07"; none: all of them.
+UNITS ?=
 # What is installed beside the kit: `make install EXTRAS=` leaves PyTorch and the checks out.
 # Versions are those of constraints.txt; `make install CONSTRAINTS=` takes the newest allowed.
 EXTRAS ?= torch,dev,site,hub
@@ -34,7 +36,7 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 ENGINE ?=
 BASE ?=
 
-.PHONY: help install system demo test test-fast fuzz build lectures slides site verify benchmarks conformance bundle image sif golden lint format doctor clean
+.PHONY: help install system demo test test-fast test-all fuzz build lectures slides site verify verify-stale benchmarks conformance bundle image sif golden lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -73,11 +75,20 @@ system:  ## bubblewrap, Slurm, Chromium, SimGrid and others from Debian's packag
 demo: $(STAMP) system  ## a class of submissions through nbgrader: table, feedback, CSV
 	@$(PY) -m autograder demo
 
-test: $(STAMP) system  ## every test
-	@$(PY) -m pytest $(PYTEST_ARGS)
+test: $(STAMP) system  ## the tests of every day, the same ones for every commit
+	@$(PY) -m pytest -m "not release" $(PYTEST_ARGS)
 
 test-fast: $(STAMP)  ## what needs no Slurm, no browser, no patience
-	@$(PY) -m pytest -m "not slow and not slurm and not browser" $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not slow and not slurm and not browser and not release" $(PYTEST_ARGS)
+
+# What fails doesn't keep the others from running.
+test-all: $(STAMP) system  ## before a release: every test, verification, lectures, fuzz; hours
+	@status=0; \
+	$(PY) -m pytest $(PYTEST_ARGS) || status=1; \
+	$(MAKE) --no-print-directory verify || status=1; \
+	$(PY) -m ringside.course.lectures compare || status=1; \
+	$(MAKE) --no-print-directory fuzz || status=1; \
+	exit $$status
 
 fuzz: $(STAMP)  ## what reads students' bytes, against bytes that nobody should send; FUZZ_MINUTES=10
 	@$(PY) -m tests.fuzz.run
@@ -94,8 +105,12 @@ slides: lectures  ## the lectures as slides, in build/slides/
 site: lectures  ## the course's pages and slides, in build/site/
 	@$(PY) -m ringside.course.lectures site
 
-verify: $(STAMP) system  ## every suite against references, stubs, wrong and right forms, attacks
-	@$(PY) -m autograder verify
+verify: $(STAMP) system  ## every wrong and right form, line and attack, recorded; UNITS="a03 a07"
+	@$(PY) -m autograder verify --record $(UNITS)
+
+MINUTES ?= 40
+verify-stale: $(STAMP) system  ## what its record doesn't fit, within MINUTES=40; as CI does
+	@$(PY) -m autograder verify --stale --again 1 --minutes $(MINUTES)
 
 benchmarks: $(STAMP)  ## the figures of benchmarks/
 	@set -e; for file in $(filter-out benchmarks/conformance_%,$(wildcard benchmarks/*.py)); do $(PY) "$$file"; done

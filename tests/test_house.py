@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -365,8 +367,46 @@ def test_the_drawing_of_the_architecture_names_every_folder() -> None:
             assert re.search(rf"\b{path.parent.name}\b", drawn), f"{package}/{path.parent.name}"
 
 
-def test_ci_runs_what_the_readme_calls_the_test_command() -> None:
+@pytest.mark.parametrize(
+    ("tests", "verified", "status", "last"),
+    [
+        ("=== 12 passed, 3 skipped in 9.31s ===", "2 passed, 0 failed", 0, "14 passed, 0 failed"),
+        (
+            "== 1 failed, 11 passed, 1 error in 9s ==",
+            "0 passed, 0 failed",
+            1,
+            "11 passed, 2 failed",
+        ),
+        (
+            "12 passed in 9.31s",
+            "a03_allreduce differs\n1 passed, 1 failed",
+            1,
+            "13 passed, 1 failed",
+        ),
+        ("12 passed in 9.31s", "No rule to make target", 1, "12 passed, 0 failed"),
+    ],
+)
+def test_ci_runs_the_readmes_test_command_and_sums_up(
+    tests: str, verified: str, status: int, last: str, tmp_path: Path
+) -> None:
     assert "\nmake test " in (ROOT / "README.md").read_text()
-    script = (ROOT / ".ci" / "run").read_text()
-    assert "test || status=1" in script
-    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+    (tmp_path / ".ci").mkdir()
+    shutil.copy2(ROOT / ".ci" / "run", tmp_path / ".ci")
+    make = tmp_path / "make"  # stands in, and says which targets it was asked for
+    make.write_text(
+        '#!/bin/sh\necho "$*" >>asked\ncase "$2" in\n'
+        f"test) echo '{tests}'; exit {int('failed' in tests)} ;;\n"
+        f"verify-stale) echo '{verified}'; exit {int(not verified.endswith('0 failed'))} ;;\n"
+        "esac\n"
+    )
+    make.chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / ".ci" / "run"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [line.split()[1] for line in asked] == ["lint", "test", "verify-stale"]
+    assert asked[-1].endswith(" MINUTES=40")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last)

@@ -16,7 +16,9 @@ from autograder.course.course import Course
 from ringside.progress import Waiting, waiting
 
 if TYPE_CHECKING:
+    from autograder.author.verify.record import Part
     from autograder.author.verify.verify import Finding
+    from autograder.author.verify.whole import Seen
 
 NAME = "verify"
 ABOUT = "grade reference, stub, wrong and right submissions and attacks against the suites"
@@ -24,40 +26,58 @@ ABOUT = "grade reference, stub, wrong and right submissions and attacks against 
 
 def add_options(sub: argparse.ArgumentParser) -> None:
     sub.epilog = "example: autograder verify a03_allreduce --only wrong/ring"
-    sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="default: all")
+    sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="a03 too; default: all")
     sub.add_argument("--jobs", type=int, default=2, help="submissions at once")
     sub.add_argument("--only", default="", help="part of KIND/NAME, such as wrong/ring")
-    sub.add_argument(
-        "--share",
-        type=int,
-        metavar="SEED",
-        help="one wrong submission for each hidden test, of which only that test is run, and one "
-        "right form for each module: which, SEED decides",
-    )
-    sub.add_argument("--deadline", type=float, default=1800.0, help="seconds per assignment")
+    sub.add_argument("--deadline", type=float, default=3600.0, help="seconds per assignment")
     sub.add_argument("--json", type=Path, help="write all findings to this file")
     sub.add_argument("--no-red-team", action="store_true", help="leave out the attacks")
-    sub.add_argument(
+    sub.add_argument("--trust-submissions", action="store_true", help="run without a sandbox")
+    way = sub.add_mutually_exclusive_group()
+    way.add_argument(
+        "--sample",
+        action="store_true",
+        help="only reference, stub, one wrong submission and one right form of each module",
+    )
+    way.add_argument(
         "--lines",
         action="store_true",
         help="type the line of each test's failure, and see whether it shows the same",
     )
-    sub.add_argument(
+    way.add_argument(
         "--points",
         action="store_true",
         help="grade each wrong submission whole, by public and hidden tests, and print its points",
     )
-    sub.add_argument(
+    way.add_argument(
         "--show", metavar="NAME", help="print a wrong submission: what it does, and the difference"
     )
-    sub.add_argument("--trust-submissions", action="store_true", help="run without a sandbox")
+    way.add_argument(
+        "--record",
+        action="store_true",
+        help="verify all, lines and attacks too, and write what is seen to tests/verified",
+    )
+    way.add_argument(
+        "--stale",
+        action="store_true",
+        help="verify what its record in tests/verified doesn't fit; writes nothing",
+    )
+    sub.add_argument(
+        "--again", type=int, default=0, metavar="N",
+        help="with --stale: verify N fitting ones again, at random, and compare with the record",
+    )  # fmt: skip
+    sub.add_argument(
+        "--minutes", type=float, default=40.0, help="with --stale: the budget; what is left waits"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Exit status 0 if all is as it must be, 1 if not."""
-    chosen = [plans.load(name) for name in options.assignments or plans.known()]
+    chosen = _chosen(options.assignments)
     if options.show:
         return _show(chosen, options.show)
+    if options.record or options.stale:
+        return _keep_records(chosen, options)
     from autograder.sandbox.sandbox import best_tier
 
     best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each finding
@@ -66,11 +86,55 @@ def run(options: argparse.Namespace) -> int:
     return _verify(chosen, options)
 
 
+def _chosen(names: Sequence[str]) -> list[Assignment]:
+    """The assignments of these names, or of their numbers such as ``a03``; of none: all."""
+    known = plans.known()
+    full = [next((k for k in known if k.partition("_")[0] == name), name) for name in names]
+    return [plans.load(name) for name in full or known]
+
+
+def _keep_records(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
+    from autograder.author.verify import record, upkeep
+    from autograder.author.verify.whole import verify_whole
+    from autograder.sandbox.sandbox import Tier, best_tier
+
+    if options.only or options.no_red_team or options.trust_submissions:
+        raise AssignmentError(
+            "A record is of all submissions in a sandbox: --record and --stale go without --only, "
+            "--no-red-team and --trust-submissions."
+        )
+    parts = [part for plan in chosen for part in record.parts(plan)]
+    if best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
+        sentence = "Records hold for bubblewrap, which does not work here (`ringside doctor`)."
+        if options.record:
+            raise AssignmentError(sentence)
+        print(f"{sentence} Nothing is verified.\n{upkeep.Tally().closing}")
+        return 0
+
+    def look(part: Part, deadline_s: float) -> Seen:
+        with waiting(part.name) as shown:
+            return verify_whole(
+                part,
+                deadline_s,
+                jobs=options.jobs,
+                note=lambda what: shown.note(f"{part.name}: {what} is done"),
+            )
+
+    if options.record:
+        tally = upkeep.write(parts, look, options.deadline)
+    else:
+        tally = upkeep.check(parts, look, again=options.again, minutes=options.minutes)
+    print(tally.closing)
+    return 1 if tally.failed else 0
+
+
 def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
-    from autograder.author.verify import verify
+    from autograder.author.verify import redteam_apart, report_table, verify
+    from autograder.author.verify.attacks import load_attacks
     from autograder.publish import consistency
 
-    reports = []
+    alone = options.sample or options.no_red_team or options.only or options.trust_submissions
+    reports, faults = [], list[str]()
     for plan in chosen:
         consistency.check(plan, Course.here())
         with waiting(f"{plan.name}: the first of its submissions") as shown:
@@ -79,19 +143,24 @@ def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
                 sandbox=not options.trust_submissions,
                 jobs=options.jobs,
                 only=options.only,
-                seed=options.share,
+                only_sample=options.sample,
                 points=options.points,
                 deadline_s=options.deadline,
                 progress=_noted_by(shown, plan.name),
             )
-            if not (options.no_red_team or options.only or options.trust_submissions):
-                shown.note(f"{plan.name}: attacks")
-                verify.attack(plan, report, options.deadline)
-        print(verify.table(report), flush=True)
+            attacks = [] if alone else load_attacks(plan.name)
+            shown.note(f"{plan.name}: attacks")
+            outcomes = redteam_apart.run_all(
+                attacks, jobs=options.jobs, deadline_s=options.deadline
+            )
         reports.append(report)
+        faults += redteam_apart.faults(outcomes)
+        print(report_table.table(report), flush=True)
+        if attacks:
+            print(redteam_apart.summary(plan.name, outcomes), flush=True)
     if options.json:
         _write(options.json, [{**asdict(each), "ok": each.ok} for each in reports])
-    return 0 if all(report.ok for report in reports) else 1
+    return 0 if all(report.ok for report in reports) and not faults else 1
 
 
 def _noted_by(shown: Waiting, assignment: str) -> Callable[[Finding], None]:

@@ -100,14 +100,13 @@ def run_suite(
     sandbox: bool,
     limits: Limits | None = None,
     about: str = "",
-    alone: bool = False,
     warm: bool = True,
 ) -> dict[str, Any]:
     """One module's record; a record that is not there is an error of ours.
 
     Args:
         limits: what it may use; None for the assignment's.
-        about, alone: verification asks about one test; see ``SuiteJob``.
+        about: verification asks about one test; see ``SuiteJob``.
         warm: whether libraries may be imported before, once for all; see ``warm_sandbox``.
     """
     sources = _sources(plan, module, stage)
@@ -121,7 +120,6 @@ def run_suite(
             sandbox=sandbox,
             limits=asdict(limits or plan.limits),
             about=about,
-            alone=alone,
             nurseries=kinds_of(module, sources) if warm and sandbox else (),
         )
         output = _run_pytest(plan.name, job, outer)

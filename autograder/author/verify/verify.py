@@ -5,7 +5,6 @@
     wrong/         each fails the test that it names; of the others, only tests of values are run,
                    as far as the first that fails (``autograder.author.verify.edits``)
     right/*.py     each gets full marks, however unusual it is
-    red team       attacks score nothing, do no harm and leave no process behind
 
 Where a wrong submission says what it ``earns``, it is graded whole, and its points must lie there.
 With ``--points`` all wrong ones are, by the public tests too: a table shows both, and an honest
@@ -14,10 +13,7 @@ mistake that has all public points may lose at most 10 of 100 in the hidden suit
 ``--lines`` types what each failed test offers to type, and compares what comes
 (``autograder.author.verify.reproduce``).
 
-With ``--share SEED`` only a part is graded; see ``share``.
-
-Beside it stands the kill table: how many of the wrong submissions a suite would catch that
-looks at values only, as most graders do; it is ours without the other kinds of tests.
+With ``--sample`` only a part is graded, always the same one; see ``sample``.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +62,11 @@ class Finding:
     sentence: str = ""
     score: float = 0.0
     failed: list[str] = field(default_factory=list)
+    caught_by: str = ""  # the test that a wrong one must fail, where it does
+    whole: bool = False  # of a wrong one, all tests were run
     killed_by_values: bool = False
     public: float | None = None  # percent of the public points, where they were asked for
+    not_run: bool = False  # since the deadline had passed
     seconds: float = 0.0
 
 
@@ -76,15 +75,19 @@ class Report:
     """All findings of one assignment."""
 
     assignment: str
-    whole: bool = True  # not a share: of wrong submissions, tests of values were run too
+    whole: bool = True  # not a sample
     findings: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
-    red_team: str = ""
-    red_team_ok: bool = True
 
     @property
     def ok(self) -> bool:
-        return self.red_team_ok and all(finding.ok for finding in self.findings)
+        return all(finding.ok for finding in self.findings)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the deadline left out submissions, and all others are as they must be."""
+        late = [finding for finding in self.findings if finding.not_run]
+        return bool(late) and all(finding.ok or finding.not_run for finding in self.findings)
 
     def of(self, kind: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.kind == kind]
@@ -115,20 +118,13 @@ def subjects(plan: Assignment) -> list[Subject]:
     return found
 
 
-def share(every: Sequence[Subject], seed: int) -> list[Subject]:
-    """A part of the subjects for every day; over the days of a project, all of them.
-
-    It holds each reference and stub, one wrong submission for each hidden test, and one right form
-    for each module. The seed decides which: it is a commit's number, and the next commit takes
-    others. Of a wrong submission only the test is run that it must fail; what it earns is looked at
-    where all are graded.
-    """
-    groups: dict[tuple[str, str, str], list[Subject]] = {}
+def sample(every: Sequence[Subject]) -> list[Subject]:
+    """The same part for every commit: of each module its reference, its stub, and the first
+    wrong submission and right form by name."""
+    chosen: dict[tuple[str, str], Subject] = {}
     for subject in every:
-        if subject.kind in ("wrong", "right"):
-            groups.setdefault((subject.kind, subject.module, subject.fails), []).append(subject)
-    chosen = [each for each in every if each.kind in ("reference", "stub")]
-    return chosen + [replace(group[seed % len(group)], earns=None) for group in groups.values()]
+        chosen.setdefault((subject.kind, subject.module), subject)
+    return list(chosen.values())
 
 
 def stub(source: str) -> str:
@@ -158,6 +154,7 @@ def judge(subject: Subject, record: dict[str, Any]) -> Finding:
     score = sum(test["earned"] for test in tests)
     finding = Finding(subject.kind, subject.module, subject.name, True, score=score)
     finding.failed, finding.killed_by_values = failed, by_values
+    finding.caught_by = subject.fails if subject.fails in failed else ""
     if record.get("error"):
         finding.ok, finding.sentence = False, f"the grader failed: {record['error']}"
         return finding
@@ -193,30 +190,32 @@ def verify(
     sandbox: bool = True,
     jobs: int = 2,
     only: str = "",
-    seed: int | None = None,
+    only_sample: bool = False,
     points: bool = False,
     deadline_s: float = 1800.0,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> Report:
-    """Grade all subjects, or with a seed their share; what the deadline leaves out is not ok.
+    """Grade all subjects, or a sample; what the deadline leaves out is not ok.
 
     Args:
+        only_sample: grade what `sample` takes, each through its whole suite.
         points: grade wrong submissions whole, and by the public tests.
     """
     started = time.monotonic()
-    report = Report(plan.name, whole=seed is None)
+    report = Report(plan.name, whole=not only_sample)
     every = subjects(plan)
     caught = {(each.module, each.fails) for each in every if each.kind == "wrong"}
-    every = every if seed is None else share(every, seed)
+    every = sample(every) if only_sample else every
     wanted = [subject for subject in every if only in f"{subject.kind}/{subject.name}"]
 
     def one(subject: Subject) -> Finding:
         begun = time.monotonic()
         if begun - started > deadline_s:
+            sentence = f"not run in {deadline_s:g} s"
             return Finding(
-                subject.kind, subject.module, subject.name, False, f"not run in {deadline_s:g} s"
+                subject.kind, subject.module, subject.name, False, sentence, not_run=True
             )
-        whole = points or subject.earns is not None
+        whole = points or only_sample or subject.earns is not None
         with _folder_of(subject) as folder, staged(plan, folder) as stage:
             record = run_suite(
                 plan,
@@ -225,9 +224,9 @@ def verify(
                 secret=SECRET,
                 sandbox=sandbox,
                 about="" if whole else subject.fails,
-                alone=seed is not None,
             )
         finding = judge(subject, record)
+        finding.whole = whole
         if points and subject.kind == "wrong":
             finding.public = public.percent(plan, subject.module, subject.source)
             compare_with_public(subject, finding)
@@ -262,76 +261,3 @@ def _folder_of(subject: Subject) -> Iterator[Path]:
     with scratch.fresh("verify-") as folder:
         (folder / f"{subject.module}.py").write_text(subject.source, encoding="utf-8")
         yield folder
-
-
-def table(report: Report) -> str:
-    """The report as text: per module, and the kill table."""
-    modules = list(dict.fromkeys(finding.module for finding in report.findings))
-    wide = max([16, *(len(module) + 1 for module in modules)])
-    lines = [
-        f"{report.assignment}: {'as it must be' if report.ok else 'NOT as it must be'}, "
-        f"{len(report.findings)} modules graded in {report.seconds:g} s",
-        f"{'module':<{wide}}{'reference':>10}{'stub':>6}{'right':>8}{'wrong caught':>14}"
-        + (f"{'by any test':>13}{'by values only':>16}" if report.whole else ""),
-    ]
-    for module in [*modules, "all"]:
-        mine = [each for each in report.findings if module in (each.module, "all")]
-        by_kind = {
-            kind: [each for each in mine if each.kind == kind]
-            for kind in ("reference", "stub", "right", "wrong")
-        }
-        wrong = by_kind["wrong"]
-        cells = [_share(by_kind[kind], "ok") for kind in ("reference", "stub", "right", "wrong")]
-        if report.whole:
-            cells += [_share(wrong, "failed"), _share(wrong, "killed_by_values")]
-        widths = (10, 6, 8, 14, 13, 16)
-        row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
-        lines.append(f"{module:<{wide}}{row}")
-    for finding in report.findings:
-        if not finding.ok:
-            lines.append(f"  {finding.kind}/{finding.name}: {finding.sentence}")
-    lines += _points(report)
-    if report.red_team:
-        lines.append(report.red_team)
-    return "\n".join(lines)
-
-
-def _points(report: Report) -> list[str]:
-    """What each wrong submission earned in public and in hidden, where both are known."""
-    known = [each for each in report.of("wrong") if each.public is not None]
-    if not known:
-        return []
-    wide = max(len(each.name) for each in known)
-    lines = [f"{'wrong submission':<{wide}}{'public %':>10}{'hidden':>8}  hidden tests that fail"]
-    for each in known:
-        lines.append(
-            f"{each.name:<{wide}}{each.public:>10.0f}{each.score:>8.1f}  {len(each.failed)}"
-        )
-    return lines
-
-
-def _share(findings: Sequence[Finding], attribute: str) -> str:
-    return f"{sum(bool(getattr(each, attribute)) for each in findings)}/{len(findings)}"
-
-
-def attack(plan: Assignment, report: Report, deadline_s: float) -> None:
-    """Hand in the red team's submissions one after another, and note what they gained."""
-    from autograder.author.verify import redteam_run
-    from autograder.author.verify.attacks import load_attacks
-
-    attacks = load_attacks(plan.name)
-    if not attacks:
-        return
-    grade = redteam_run.full_grader(plan.name)
-    started = time.monotonic()
-    bad, held = [], 0
-    for each in attacks:
-        if time.monotonic() - started > deadline_s:
-            bad.append(f"  redteam/{each.name}: not run in {deadline_s:g} s")
-            continue
-        (outcome,) = redteam_run.run_attacks(grade, attacks=[each])
-        held += outcome.ok
-        bad += [f"  redteam/{each.name}: {fault}" for fault in outcome.faults]
-    seconds = time.monotonic() - started
-    first = f"red team: {held} attacks gain what they may, {len(bad)} faults, in {seconds:.0f} s"
-    report.red_team, report.red_team_ok = "\n".join([first, *bad]), not bad

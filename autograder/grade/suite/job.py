@@ -24,7 +24,6 @@ class SuiteJob:
     sandbox: bool
     limits: dict[str, Any] = field(default_factory=dict)  # where they aren't the kit's
     about: str = ""  # a test: run only what tells whether it fails, and any test of values does
-    alone: bool = False  # run the test that it is about, and no other
     nurseries: Sequence[str] = ()  # warm ones that may be used, for simulated ranks and real ones
 
     @property

@@ -196,7 +196,7 @@ class Recorder:
             return
         kinds = {item.name: _kind(item) for item in items}
         kinds[self.job.about] = "asked"
-        order = ("asked",) if self.job.alone else ("asked", "values", "reality")
+        order = ("asked", "values", "reality")
         chosen = [item for item in items if kinds[item.name] in order]
         items[:] = sorted(chosen, key=lambda item: order.index(kinds[item.name]))
 

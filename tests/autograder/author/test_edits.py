@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from autograder.author.verify import edits, verify
+from autograder.author.verify import edits
 from autograder.commands import cli
 from autograder.course import assignment as assignments
 from autograder.course.assignment import AssignmentError
@@ -163,20 +162,6 @@ def test_show_prints_the_difference(capsys: pytest.CaptureFixture[str]) -> None:
     assert "fails: test_sum_on_2_4_and_8_ranks" in shown and "--- star.py" in shown
     assert cli.main(["verify", "a03_allreduce", "--show", "star__only_master_get_sum"]) == 2
     assert "star__only_master_gets_the_sum" in capsys.readouterr().err
-
-
-def test_a_share_has_every_hidden_test_and_over_the_days_everything() -> None:
-    every = verify.subjects(assignments.load("a03_allreduce"))
-    named = {(each.module, each.fails) for each in every if each.kind == "wrong"}
-    groups = Counter((each.kind, each.module, each.fails) for each in every)
-    longest = max(n for (kind, *_), n in groups.items() if kind in ("wrong", "right"))
-    seen: set[tuple[str, str]] = set()
-    for seed in range(longest):
-        part = verify.share(every, seed)
-        assert {(each.module, each.fails) for each in part if each.kind == "wrong"} == named
-        assert len({(each.kind, each.name) for each in part}) == len(part) < len(every)
-        seen |= {(each.kind, each.name) for each in part}
-    assert seen == {(each.kind, each.name) for each in every}
 
 
 def test_an_edit_says_what_it_earns_and_whether_it_is_a_mistake(solution: Path) -> None:

@@ -1,30 +1,56 @@
-"""The suites themselves, tested: what `autograder verify` promises, for every assignment."""
+"""The suites themselves, tested: a sample of what `autograder verify` promises, of every unit."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from autograder.course import assignment as assignments
+from autograder.author.verify.verify import sample, subjects
+from autograder.course import assignment as plans
+from tests.autograder.conftest import KIT
+
+# Where tests run in parallel already, one submission at a time keeps to the worker's core.
+JOBS = "1" if "PYTEST_XDIST_WORKER" in os.environ else "2"
 
 
 @pytest.mark.slow
 @pytest.mark.sandbox
-@pytest.mark.parametrize("name", assignments.known())
-def test_suite_tells_right_from_wrong(name, verifications, capsys: pytest.CaptureFixture[str]):
-    """References and right ones full, stubs zero, each wrong one caught by the test it names.
+@pytest.mark.parametrize("name", plans.known())
+def test_the_suites_of_a_unit_tell_right_from_wrong(name: str, tmp_path: Path) -> None:
+    """Reference and right form full, stub zero, the wrong one caught by the test that it names.
 
-    It is a share, which rotates with the commit; `make verify` takes all of them. The red team has
-    tests of its own, in test_redteam.py.
+    `make verify` takes all wrong submissions and right forms, and keeps a record of them.
     """
-    verified = verifications[name].result()
-    with capsys.disabled():
-        print(f"\n{verified.output}")
-    assert verified.status == 0, verified.output
-    (report,) = json.loads(verified.record.read_text())
-    kinds = [finding["kind"] for finding in report["findings"]]
-    assert kinds.count("wrong") >= 30 and kinds.count("right") >= 3
-    wrong = [finding for finding in report["findings"] if finding["kind"] == "wrong"]
-    by_values = sum(finding["killed_by_values"] for finding in wrong)
-    assert 0 < by_values < len(wrong), "a suite of values alone would do as well"
+    found = tmp_path / "findings.json"
+    words = ["verify", name, "--sample", "--jobs", JOBS, "--json", str(found)]
+    done = subprocess.run(
+        [sys.executable, "-m", "autograder", *words],
+        cwd=KIT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    [report] = json.loads(found.read_text())
+    seen = Counter((finding["module"], finding["kind"]) for finding in report["findings"])
+    modules = [module.name for module in plans.load(name).modules]
+    kinds = ("reference", "stub", "right", "wrong")
+    assert seen == {(module, kind): 1 for module in modules for kind in kinds}
+    for finding in report["findings"]:
+        if finding["kind"] == "wrong":
+            assert finding["whole"] and finding["caught_by"] in finding["failed"]
+
+
+def test_a_sample_is_the_first_of_each_kind_of_each_module() -> None:
+    every = subjects(plans.load("a03_allreduce"))
+    chosen = [(subject.module, subject.kind, subject.name) for subject in sample(every)]
+    assert [name for module, _, name in chosen if module == "tree"] == [
+        "tree", "tree", "tree__adds_in_the_input", "tree__duplicates_and_no_empty_chunks"
+    ]  # fmt: skip
+    assert sorted(chosen) == sorted(
+        min((s.module, s.kind, s.name) for s in every if (s.module, s.kind) == some)
+        for some in {(s.module, s.kind) for s in every}
+    )

@@ -16,7 +16,6 @@ from ringside.course import lectures
 from ringside.course.lectures import spoilers
 from ringside.course.lectures.__main__ import main as command
 from ringside.course.predictions import in_notebook
-from tests.conftest import share
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL = lectures.find(ROOT / "lectures")
@@ -173,7 +172,7 @@ def test_a_lecture_depends_on_what_its_text_names():
     assert "validation/row.py" not in names("import ringside\nringside.run('ring.py', 4)\n")
     assert "validation/row.py" in names("from ringside.course.validation import load\n")
     assert "timing/perfetto.py" in names("import ringside.timing.perfetto as p\n")
-    assert "timing/widen.py" in names("from ringside.timing import widen\n")
+    assert "timing/extrapolation.py" in names("from ringside.timing import extrapolation\n")
     assert "pytorch/front.py" in names("# %%writefile it.py\n# import torch.distributed as dist\n")
 
 
@@ -327,7 +326,8 @@ def test_the_notebook_belongs_to_the_text(lecture):
     assert lectures.problems(lecture) == [], "run: python -m ringside.course.lectures build"
 
 
-@each(share(ALL))
+@each(ALL)
+@pytest.mark.release
 @pytest.mark.slow
 def test_it_runs_from_the_students_tree_with_the_same_outputs(lecture, tmp_path):
     """Only what students have is there: no solutions, no autograder, no other copy of the kit."""

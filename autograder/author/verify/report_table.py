@@ -1,0 +1,59 @@
+"""The report of a verification as text: per module, and the kill table.
+
+The kill table says how many of the wrong submissions a suite would catch that looks at values
+only, as most graders do; it is ours without the other kinds of tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autograder.author.verify.verify import Finding, Report
+
+
+def table(report: Report) -> str:
+    """The report as text: per module, and the kill table."""
+    modules = list(dict.fromkeys(finding.module for finding in report.findings))
+    wide = max([16, *(len(module) + 1 for module in modules)])
+    lines = [
+        f"{report.assignment}: {'as it must be' if report.ok else 'NOT as it must be'}, "
+        f"{len(report.findings)} modules graded in {report.seconds:g} s",
+        f"{'module':<{wide}}{'reference':>10}{'stub':>6}{'right':>8}{'wrong caught':>14}"
+        + (f"{'by any test':>13}{'by values only':>16}" if report.whole else ""),
+    ]
+    for module in [*modules, "all"]:
+        mine = [each for each in report.findings if module in (each.module, "all")]
+        by_kind = {
+            kind: [each for each in mine if each.kind == kind]
+            for kind in ("reference", "stub", "right", "wrong")
+        }
+        wrong = by_kind["wrong"]
+        cells = [_share(by_kind[kind], "ok") for kind in ("reference", "stub", "right", "wrong")]
+        if report.whole:
+            cells += [_share(wrong, "failed"), _share(wrong, "killed_by_values")]
+        widths = (10, 6, 8, 14, 13, 16)
+        row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
+        lines.append(f"{module:<{wide}}{row}")
+    for finding in report.findings:
+        if not finding.ok:
+            lines.append(f"  {finding.kind}/{finding.name}: {finding.sentence}")
+    lines += _points(report)
+    return "\n".join(lines)
+
+
+def _points(report: Report) -> list[str]:
+    """What each wrong submission earned in public and in hidden, where both are known."""
+    known = [each for each in report.of("wrong") if each.public is not None]
+    if not known:
+        return []
+    wide = max(len(each.name) for each in known)
+    lines = [f"{'wrong submission':<{wide}}{'public %':>10}{'hidden':>8}  hidden tests that fail"]
+    for each in known:
+        lines.append(
+            f"{each.name:<{wide}}{each.public:>10.0f}{each.score:>8.1f}  {len(each.failed)}"
+        )
+    return lines
+
+
+def _share(findings: Sequence[Finding], attribute: str) -> str:
+    return f"{sum(bool(getattr(each, attribute)) for each in findings)}/{len(findings)}"
