@@ -30,6 +30,7 @@ from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.course.course import Course
 from autograder.grade import fault_causes, pipeline
 from autograder.grade.outcome import Outcome, clamp
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook.nbgrader import applied_decisions, grades, grading_record
 from autograder.gradebook.report import cell_tables
 from autograder.publish.build import cell_points
@@ -43,7 +44,7 @@ nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
 
 def grade_now(course: Course) -> pipeline.Grader:
     """The real grader, asked for when it is needed: a stored result needs no sandbox."""
-    return lambda *words: pipeline.suite_grader(course)(*words)
+    return lambda *module: pipeline.suite_grader(course)(*module)
 
 
 class GraderFailed(RuntimeError):
@@ -261,9 +262,14 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
 def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
     stored = json.loads(nb.metadata[MARK]["outcome"])
-    runs = stored.get("runs") or list(nb.metadata[MARK].get("runs", {}).values())
-    changed = {
-        "untouched": tuple(stored["untouched"]),
-        "runs": [cluster_run.of_record(run) for run in runs],
-    }
-    return Outcome(**{**stored, **changed})
+    runs = stored.pop("runs", None) or list(nb.metadata[MARK].get("runs", {}).values())
+    parts = stored.pop("results", None)
+    if parts is None:  # of a notebook that an earlier kit has autograded
+        parts = stored.pop("result", {}).get("modules", {})
+    return Outcome(
+        **{**stored, "untouched": tuple(stored["untouched"])},
+        runs=[cluster_run.of_record(run) for run in runs],
+        results={
+            name: ModuleResult.from_json({"module": name, **part}) for name, part in parts.items()
+        },
+    )

@@ -125,11 +125,9 @@ def question(tmp_path_factory: pytest.TempPathFactory, course: Course) -> Path:
 @pytest.fixture(scope="session")
 def graded_here(mixed: Path) -> dict[str, dict[str, float]]:
     """Module -> test -> points of 100, as `autograder grade` gives them here."""
-    from autograder.grade.grading import grade_modules
+    from autograder.grade.grading import grade_module, sources_in
 
-    report = grade_modules(NAME, mixed, secret=SECRET, modules=MODULES)
-    assert report["error"] is None
-    return {
-        name: {test["name"]: test["earned"] for test in entry["tests"]}
-        for name, entry in report["modules"].items()
-    }
+    sources = sources_in(plans.load(NAME), mixed)
+    results = [grade_module(NAME, sources, module, secret=SECRET) for module in MODULES]
+    assert all(result.error is None for result in results)
+    return {result.module: {t.name: t.earned for t in result.tests} for result in results}
