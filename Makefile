@@ -36,7 +36,7 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 ENGINE ?=
 BASE ?=
 
-.PHONY: help install system demo test test-fast test-all fuzz build lectures slides site verify verify-stale benchmarks conformance bundle image sif golden lint format doctor clean
+.PHONY: help install system demo test test-fast test-all fuzz build lectures compare slides site verify verify-stale benchmarks conformance bundle image sif golden lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -96,8 +96,11 @@ fuzz: $(STAMP)  ## what reads students' bytes, against bytes that nobody should 
 build: $(STAMP)  ## solutions/ -> assignments/
 	@$(PY) -m autograder build
 
-lectures: $(STAMP)  ## execute the lectures whose source changed
+lectures: $(STAMP)  ## execute the lectures whose text or data changed
 	@$(PY) -m ringside.course.lectures build
+
+compare: $(STAMP)  ## execute all lectures anew, and compare their outputs with the notebooks'
+	@$(PY) -m ringside.course.lectures compare
 
 slides: lectures  ## the lectures as slides, in build/slides/
 	@$(PY) -m ringside.course.lectures slides

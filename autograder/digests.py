@@ -34,7 +34,6 @@ RUN = (
     "ringside/mpi",
     "ringside/ranks",
     "ringside/session",
-    "ringside/jobs/real/recorder.py",  # `ringside.compute` and `phase`, on simulated ranks too
     "autograder/sandbox",
     "autograder/grade/real_ranks",
     "autograder/grade/suite",
@@ -53,7 +52,7 @@ FRONT = "ringside/__init__.py"
 # Data that code reads where it runs.
 READ = {
     "ringside/timing/machine.py": "cluster/machines",
-    "ringside/course/validation/row.py": "cluster/validation",
+    "ringside/checking/published.py": "cluster/validation",
 }
 _DATA = (".toml", ".ini")
 _OURS = ("autograder", "ringside", "solutions")

@@ -547,7 +547,7 @@ def measure(lengths):
 lengths = [1, 16, 128, 1024, 4096, 16_384, 65_536, 262_144, 524_288]
 real_s, real_sizes = measure(lengths), 8 * np.array(lengths)
 
-# %% slideshow={"slide_type": "fragment"} tags=["hide-input", "figure"]
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input", "figure", "measured"]
 figure, axis = plt.subplots(figsize=(7.5, 3.8))
 axis.loglog(sizes, times_s * 1e6, "s", color=COMPUTE, label="mystery machine, simulated")
 axis.loglog(n * 8, (found_alpha + n * 8 * found_beta) * 1e6, ":", color=COMPUTE)

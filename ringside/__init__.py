@@ -17,8 +17,8 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
-from ringside.jobs.real.recorder import compute, phase, recorded
 from ringside.kit import VERSION
+from ringside.session.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,13 +25,11 @@ DEPENDS = {
     "autograder/course",  # assignment, course, limits
     "autograder/grade",  # grading
     "autograder/grade/real_ranks",
-    "autograder/grade/suite",
     "autograder/sandbox",
+    "autograder/grade/suite",
     "cluster/machines",
     "ringside",  # errors, factors, trace, units, ...
     "ringside/checking",  # what suites assert, not what students' checks print
-    "ringside/jobs",  # the package, as `ringside.jobs.real.recorder` needs it
-    "ringside/jobs/real",  # recorder
     "ringside/mpi",
     "ringside/mpi/rare",
     "ringside/network",
@@ -48,7 +47,7 @@ BESIDE = (
     *digests.APART,
     "ringside/checking/",
     "ringside/commands/",
-    "ringside/course/predictions/",
+    "ringside/course/",
     "ringside/progress.py",
 )
 UNIT, MODULE = "a03_allreduce", "ring"
@@ -127,11 +126,21 @@ def test_what_only_students_read_is_in_no_key() -> None:
         assert (KIT / "ringside" / f"{page}.py").is_file()
         assert f"ringside/{page}.py" not in names
     folders = {name.split("/")[1] for name in names if name.startswith("ringside/")}
-    assert not folders & {"commands", "draw"}
-    folders = {"/".join(name.split("/")[1:3]) for name in names if name.startswith("ringside/")}
-    apart = ["jobs/calibrate", "jobs/doctor", "jobs/launch"]
-    apart += [f"course/{name}" for name in ("handin", "handout", "lectures", "predictions")]
-    assert not folders & set(apart)
+    assert not folders & {"commands", "course", "draw", "jobs"}
+
+
+def test_every_place_that_the_digests_name_is_there() -> None:
+    # A folder that moves would else leave the key in silence.
+    places = {*digests.RUN, *digests.APART, digests.FRONT, *digests.READ, *digests.READ.values()}
+    assert not [place for place in places if not (KIT / place).exists()]
+
+
+def test_no_docstring_is_read_where_a_grade_is_made() -> None:
+    files = digests.run_files(KIT) | set(KIT.glob("solutions/*/hidden/*.py"))
+    readers = re.compile(r"__doc__|getdoc\(|getsource|get_docstring\(")
+    texts = {path.relative_to(KIT).as_posix(): path.read_text("utf-8") for path in files}
+    readings = {name for name, text in texts.items() if readers.search(text)}
+    assert readings == {"ringside/mpi/namespace.py"}  # what help(MPI) prints
 
 
 def test_published_numbers_count_where_a_suite_reads_them() -> None:

@@ -4,15 +4,16 @@
       the source, percent format              cells as in the source, with outputs
 
 A build is reproducible: cell names follow from their place, times and widget identities are left
-out, and the notebook records the hash of what its outputs depend on: the text, its data, the kit's
-modules and the machine files. ``check`` compares that record with the files of today.
+out. The notebook records the data that it read and the kit that executed it. ``check`` looks
+whether text and data are still the same; ``compare`` executes the lecture again and compares all
+outputs.
 """
 
 from ringside.course.lectures.build import build, cells, execute, problems, read
+from ringside.course.lectures.compare import compare
 from ringside.course.lectures.exhibits import show, table
 from ringside.course.lectures.explore import Knob, explore
 from ringside.course.lectures.gallery import Gallery, gallery
-from ringside.course.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.course.lectures.lecture import Lecture, LectureError, find
 from ringside.course.lectures.ledger import (
     SIZES,
@@ -38,21 +39,17 @@ __all__ = [
     "SIZES",
     "build",
     "cells",
-    "content",
+    "compare",
     "course_machine",
     "course_step",
     "course_trace",
-    "digest",
     "execute",
     "explore",
     "find",
     "gallery",
-    "inputs",
     "ledger",
-    "loaded",
     "missing",
     "moving_ring",
-    "named",
     "num_parameters",
     "problems",
     "puzzle",

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from ringside.course import term
 from ringside.course.lectures import api, page_spoilers, term_calendar
-from ringside.course.lectures.build import build, problems, read, untyped
+from ringside.course.lectures.build import build, problems, read, untyped, with_outputs
+from ringside.course.lectures.compare import compare
+from ringside.course.lectures.executed_with import kit_of
 from ringside.course.lectures.handout import Handout
 from ringside.course.lectures.lecture import Lecture, LectureError, find
 from ringside.course.lectures.site import site
@@ -25,14 +27,16 @@ from ringside.toml_tables import TableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what was asked; 0: done, 1: a lecture is wrong or stale, 2: asked wrongly."""
+    """Do what was asked; 0: done, 1: a lecture is wrong, stale or differs, 2: asked wrongly."""
     parser = argparse.ArgumentParser(
         prog="python -m ringside.course.lectures",
-        description="Execute the lectures' text sources into notebooks, find stale ones, and make "
-        "slides and the course's pages of what is executed; api writes docs/api.md.",
+        description="Execute the lectures' text sources into notebooks (build), find those whose "
+        "text or data has changed since (check), execute them anew and compare all outputs with "
+        "the notebooks' (compare), and make slides and the course's pages of what is executed; "
+        "api writes docs/api.md.",
         epilog="example: python -m ringside.course.lectures build 03_allreduce",
     )
-    parser.add_argument("action", choices=["build", "check", "slides", "site", "api"])
+    parser.add_argument("action", choices=["build", "check", "compare", "slides", "site", "api"])
     parser.add_argument("names", nargs="*", help="lectures by name or number; all if none is given")
     parser.add_argument("--folder", type=Path, default=Path("lectures"), help="default: lectures")
     parser.add_argument("--force", action="store_true", help="build: also what is up to date")
@@ -67,6 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except LectureError as error:
             print(f"LectureError: {error}", file=sys.stderr)
             failed = True
+    if asked.action == "check":
+        print(
+            "A change of the kit alone makes no notebook stale. Where you changed what a lecture "
+            "calls, prints or draws, run: python -m ringside.course.lectures compare NN"
+        )
     return 1 if failed else 0
 
 
@@ -127,22 +136,37 @@ def the_term(course: Path | None, tree: Path) -> Term | None:
 
 def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
     """Do what was asked for one lecture; return whether all is well with it."""
-    if asked.action == "build":
-        with waiting(f"executing {lecture.name}"):
-            done = build(lecture, force=asked.force)
-        print(f"{lecture.name}: {'executed' if done else 'up to date'}")
-        return True
+    if asked.action == "check":
+        return check(lecture)
+    with waiting(f"executing {lecture.name}"):
+        if asked.action == "build":
+            print(f"{lecture.name}: {build(lecture, force=asked.force) or 'up to date'}")
+            return True
+        differing = compare(lecture)
+    for difference in differing:
+        print(f"{lecture.name}, {difference}")
+    if differing:
+        count = f"{len(differing)} output{'s differ' if len(differing) > 1 else ' differs'}"
+        cure = f"python -m ringside.course.lectures build --force {lecture.name}"
+        print(f"{lecture.name}: {count}. Where that is meant, run: {cure}")
+    else:
+        print(f"{lecture.name}: the same outputs")
+    return not differing
+
+
+def check(lecture: Lecture) -> bool:
+    """Say whether a lecture is stale, what executed it, and what it lacks; nothing is executed."""
     stale = problems(lecture)
     for problem in stale:
         command = f"python -m ringside.course.lectures build {lecture.name}"
         print(f"{lecture.name}: {problem} Run: {command}")
-    if not stale:
-        print(f"{lecture.name}: up to date")
-    source = read(lecture)
+    text = read(lecture)
     executed = untyped("nbformat").read(lecture.notebook, 4) if lecture.notebook.is_file() else None
+    if executed and not stale:
+        print(f"{lecture.name}: up to date, {kit_of(lecture, executed)}")
     if executed:
-        executed.cells = cells = page_spoilers.with_outputs(read(lecture).cells, executed.cells)
-    lacking = missing(source, executed or source)
+        executed.cells = cells = with_outputs(read(lecture).cells, executed.cells)
+    lacking = missing(text, executed or text)
     if executed:
         lacking += given_away(cells)
         lacking += page_spoilers.early(cells)

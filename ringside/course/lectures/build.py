@@ -1,4 +1,12 @@
-"""Executing a lecture's text into a notebook, and checking one against the other."""
+"""Executing a lecture's text into a notebook, and checking one against the other.
+
+    what changed                                    the notebook is      `build`
+    a cell of code, data that the lecture read      stale                executes it
+    prose, a tag, the type of a slide               stale                keeps its outputs
+    the kit                                         up to date           does nothing
+
+Whether a change of the kit changes an output is what `ringside.course.lectures.compare` finds out.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +15,13 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ringside.course.lectures.inputs import digest
+from ringside.course.lectures.executed_with import changed_data, noting_reads, record
 from ringside.course.lectures.lecture import Lecture, LectureError
 from ringside.course.predictions.ask import NOTES
 from ringside.course.predictions.in_notebook import revealed_in
@@ -50,7 +60,7 @@ def read(lecture: Lecture) -> Notebook:
 
 
 def execute(lecture: Lecture) -> Notebook:
-    """Return the lecture's notebook with outputs, the same ones for the same inputs.
+    """Return the lecture's notebook with outputs, the same ones for the same text, data and kit.
 
     Raises:
         LectureError: a cell raised; the message names the cell and shows its error.
@@ -61,16 +71,16 @@ def execute(lecture: Lecture) -> Notebook:
     notebook = read(lecture)
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     search_path = f"{lecture.tree}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
-    client = NotebookClient(
-        notebook,
-        extra_arguments=["--log-level=ERROR"],
-        timeout=CELL_TIMEOUT_S,
-        kernel_name="python3",
-        record_timing=False,
-        resources={"metadata": {"path": str(lecture.source.resolve().parent)}},
-    )
-    with tempfile.TemporaryDirectory(prefix="ringside-guesses-") as scratch:
-        noted = Path(scratch) / "noted.jsonl"
+    with tempfile.TemporaryDirectory(prefix="ringside-lecture-") as scratch:
+        noted, reads = Path(scratch) / "noted.jsonl", Path(scratch) / "reads.txt"
+        client = NotebookClient(
+            notebook,
+            extra_arguments=["--log-level=ERROR", noting_reads(reads)],
+            timeout=CELL_TIMEOUT_S,
+            kernel_name="python3",
+            record_timing=False,
+            resources={"metadata": {"path": str(lecture.source.resolve().parent)}},
+        )
         there = {"PYTHONPATH": search_path, "PYTHONHASHSEED": "0", NOTES: str(noted)}
         try:
             client.execute(env={**os.environ, **there})
@@ -79,13 +89,14 @@ def execute(lecture: Lecture) -> Notebook:
             where = f"{lecture.source.name}, {failed_cell(notebook)}"
             raise LectureError(f"{where}:\n{plain}") from None
         lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
+        executed_with = record(lecture, reads)
     results = {one["reveal"]: one["value"] for one in map(json.loads, lines) if "reveal" in one}
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = list(repeatable(cell.outputs))
             if here := {key: results[key] for key in revealed_in(cell) if key in results}:
                 cell.metadata["revealed"] = here  # what the reader was asked to predict
-    notebook.metadata = {**METADATA, "ringside": digest(lecture)}  # no widgets' states, no versions
+    notebook.metadata = {**METADATA, "ringside": executed_with}  # no widgets' states
     return notebook
 
 
@@ -119,33 +130,47 @@ def repeatable(outputs: list[Any]) -> Iterator[Any]:
         yield output
 
 
-def build(lecture: Lecture, *, force: bool = False) -> bool:
-    """Execute a lecture whose notebook is stale, and write it; return whether it was."""
+def build(lecture: Lecture, *, force: bool = False) -> str:
+    """Bring a lecture's notebook up to date; return what that took, empty where it was.
+
+    Outputs are those of the last execution where no code and no data has changed since.
+    """
     if not force and not problems(lecture):
-        return False
+        return ""
     nbformat = untyped("nbformat")
-    text = nbformat.writes(execute(lecture), version=4)
+    stored = nbformat.read(lecture.notebook, as_version=4) if lecture.notebook.is_file() else None
+    if force or stored is None or must_execute(lecture, stored):
+        notebook, done = execute(lecture), "executed"
+    else:
+        notebook, done = read(lecture), "renewed without being executed, since no code has changed"
+        notebook.cells = with_outputs(notebook.cells, stored.cells)
+        notebook.metadata["ringside"] = stored.metadata["ringside"]
+    text = nbformat.writes(notebook, version=4)
     fresh = lecture.notebook.with_suffix(".ipynb.new")
     fresh.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     fresh.replace(lecture.notebook)
-    return True
+    return done
 
 
 def problems(lecture: Lecture) -> list[str]:
-    """Return what is wrong with a lecture's notebook, nothing if it belongs to its text."""
-    nbformat = untyped("nbformat")
+    """Return why a lecture's notebook is stale, nothing if it belongs to its text and its data."""
     if not lecture.notebook.is_file():
         return ["there is no executed notebook."]
-    stored = nbformat.read(lecture.notebook, as_version=4)
-    record = dict(stored.metadata.get("ringside", {}))
+    stored = untyped("nbformat").read(lecture.notebook, as_version=4)
     found = []
-    if cells(stored) != cells(read(lecture)):
-        found.append("its cells differ from the text's.")
-    elif record.get("text") != digest(lecture)["text"]:
-        found.append("the text has changed since it was executed.")
-    if record.get("kit_and_data") != digest(lecture)["kit_and_data"]:
-        found.append("the kit, a machine file or the data have changed since it was executed.")
-    for number, cell in enumerate(stored.cells):
+    pairs = zip_longest(cells(stored), cells(read(lecture)))
+    if (number := next((i for i, (old, new) in enumerate(pairs) if old != new), None)) is not None:
+        found.append(f"cell {number} differs from the text's.")
+    found += [
+        f"{name} has changed since it was executed." for name in changed_data(lecture, stored)
+    ]
+    return found + unfinished(stored)
+
+
+def unfinished(executed: Notebook) -> list[str]:
+    """Return which cells of a notebook did not run to their end."""
+    found = []
+    for number, cell in enumerate(executed.cells):
         if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None:
             found.append(f"cell {number} has not been executed.")
         if any(output.output_type == "error" for output in cell.get("outputs", [])):
@@ -153,14 +178,43 @@ def problems(lecture: Lecture) -> list[str]:
     return found
 
 
-def cells(notebook: Notebook) -> list[tuple[str, ...]]:
-    """Return what text and notebook must share: name, kind, slide, tags and source of each cell."""
+def must_execute(lecture: Lecture, executed: Notebook) -> bool:
+    """Whether the outputs of a notebook are no longer those of its lecture's code and data."""
+    before, now = (
+        [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+        for notebook in (executed, read(lecture))
+    )
+    return bool(before != now or changed_data(lecture, executed) or unfinished(executed))
+
+
+def with_outputs(text: Sequence[Any], executed: Sequence[Any]) -> list[Any]:
+    """The cells of a text that has changed, with what is still right of the executed notebook's.
+
+    Cells of the same code take its outputs in their order.
+    """
+    results: dict[str, Any] = {}
+    same_code = defaultdict(list)
+    for cell in executed:
+        results |= cell["metadata"].get("revealed", {})
+        same_code[cell["source"]].append(cell)
+    for cell in text:
+        if cell["cell_type"] == "code":
+            if same_code[cell["source"]]:
+                before = same_code[cell["source"]].pop(0)
+                cell["outputs"] = before.get("outputs", [])
+                cell["execution_count"] = before.get("execution_count")
+            if here := {key: results[key] for key in revealed_in(cell) if key in results}:
+                cell["metadata"]["revealed"] = here
+    return list(text)
+
+
+def cells(notebook: Notebook) -> list[tuple[Any, ...]]:
+    """Return what text and notebook must share of each cell: all but what an execution adds."""
     return [
         (
             cell.id,
             cell.cell_type,
-            str(cell.metadata.get("slideshow", "")),
-            *cell.metadata.get("tags", []),
+            {key: value for key, value in cell.metadata.items() if key != "revealed"},
             cell.source,
         )
         for cell in notebook.cells

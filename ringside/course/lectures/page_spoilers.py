@@ -136,22 +136,6 @@ def answers(executed: Sequence[Any]) -> dict[str, Answer]:
     return found
 
 
-def with_outputs(source: Sequence[Any], executed: Sequence[Any]) -> list[Any]:
-    """The cells of a text that has changed, with what is still right of the executed notebook's."""
-    results: dict[str, Any] = {}
-    for cell in executed:
-        results |= cell["metadata"].get("revealed", {})
-    outputs = {cell["source"]: cell.get("outputs", []) for cell in executed}
-    found = []
-    for cell in source:
-        if cell["cell_type"] == "code":
-            cell["outputs"] = outputs.get(cell["source"], [])
-            if here := {key: results[key] for key in revealed_in(cell) if key in results}:
-                cell["metadata"]["revealed"] = here
-        found.append(cell)
-    return found
-
-
 Visible = Callable[[int], Iterable[int]]  # of a prompt: the cells that are seen beside it
 
 

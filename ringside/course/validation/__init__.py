@@ -10,7 +10,7 @@ says why, and a test holds that it really does. What a prediction needs and nobo
 fitted on one half of a table and judged on the other.
 """
 
+from ringside.checking.published import ACCURACY, Row, Source, load
 from ringside.course.validation.report import markdown, rows, unpredicted
-from ringside.course.validation.row import ACCURACY, Row, Source, load
 
 __all__ = ["ACCURACY", "Row", "Source", "load", "markdown", "rows", "unpredicted"]

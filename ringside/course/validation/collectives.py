@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ringside.course.validation.row import Row, load
+from ringside.checking.published import Row, load
 from ringside.timing.machine import Machine
 from ringside.timing.rails import formula_s, rings_s
 from ringside.timing.replay import replay

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ringside.course.validation.row import Row, load
+from ringside.checking.published import Row, load
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace

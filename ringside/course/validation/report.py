@@ -7,8 +7,8 @@ from functools import cache
 from itertools import groupby
 from statistics import median
 
+from ringside.checking.published import ACCURACY, Row, load
 from ringside.course.validation import collectives, pipelines, runs, training
-from ringside.course.validation.row import ACCURACY, Row, load
 
 _TABLES = (
     training.megatron_2021,

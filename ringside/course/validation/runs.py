@@ -12,7 +12,7 @@ import csv
 import math
 from collections.abc import Mapping, Sequence
 
-from ringside.course.validation.row import Row, load
+from ringside.checking.published import Row, load
 from ringside.kit import cluster_folder
 from ringside.scale.hybrid_cost import Config, Model, cost
 from ringside.timing.machine import Machine

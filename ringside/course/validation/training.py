@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.course.validation.row import Row, Source, load
+from ringside.checking.published import Row, Source, load
 
 
 def gpt_parameters(layers: int, hidden: int, vocabulary: int, sequence: int) -> float:

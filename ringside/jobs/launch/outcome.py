@@ -192,10 +192,11 @@ class Awaited:
         return [scratch(self.out / "sweep" / str(size)) for size in self.sizes]
 
     def _failures(self) -> list[Path]:
+        """What ranks have written of failures: causes before echoes, whichever came first."""
         return [
             path
             for folder in self._folders()
-            for path in sorted(folder.glob("failure-*.json"), key=_rank)
+            for path in sorted(folder.glob("failure-*.json"), key=lambda p: (_is_echo(p), _rank(p)))
         ]
 
     def _began(self) -> bool:
@@ -220,6 +221,10 @@ def stamp(out: Path) -> Stamp:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino
+
+
+def _is_echo(path: Path) -> bool:
+    return bool(json.loads(path.read_text()).get("echo"))
 
 
 def _rank(path: Path) -> int:

@@ -26,7 +26,7 @@ _BY_PART = ("allgather", "gather", "scatter", "reduce_scatter")
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One call of one rank, a `ringside.jobs.real.recorder.CallRecord`; without a name, the end.
+    """One call of one rank, a `ringside.session.recorder.CallRecord`; without a name, the end.
 
     Attributes:
         ops: ``["isend", comm, peer, tag, nbytes, request, mode]``, ``["irecv", comm, peer, tag,

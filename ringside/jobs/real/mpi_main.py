@@ -16,8 +16,8 @@ from typing import Any
 
 from ringside.jobs.real import facts as cluster_facts
 from ringside.jobs.real import run as real_run
-from ringside.jobs.real.recorder import Recorder, recording_here
 from ringside.jobs.real.watch import Watch, report_start
+from ringside.session.recorder import Recorder, recording_here
 from ringside.session.session import Target
 
 
@@ -82,6 +82,13 @@ class MpiRanks(real_run.RealRanks):
 
     def abort(self, status: int) -> None:
         self._world.Abort(status)
+
+    def is_echo(self, error: BaseException) -> bool:
+        from mpi4py import MPI
+
+        # A peer that is gone has no error class of its own in MPI 3: these two hold it.
+        gone = (MPI.ERR_OTHER, MPI.ERR_INTERN)
+        return isinstance(error, MPI.Exception) and error.Get_error_class() in gone
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ringside.jobs.real.recorder import CallRecord, Recorder
+from ringside.session.recorder import CallRecord, Recorder
 from ringside.trace import Mode
 
 # A member's part of these collectives is what it gets, of all others what it gives.

@@ -39,9 +39,9 @@ import torch
 import torch.distributed as dist
 from torch.autograd import Variable
 
-from ringside.jobs.real.recorder import CallRecord, HostClock, Recorder
 from ringside.jobs.real.torch_calls import READERS, peer
 from ringside.pytorch import tensors
+from ringside.session.recorder import CallRecord, HostClock, Recorder
 from ringside.trace import Mode
 
 _KEY = "BackendSelect"

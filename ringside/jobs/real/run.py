@@ -53,8 +53,8 @@ from ringside.checking.notebook import module_sha256
 from ringside.errors import Frame, RankError, RingsideError
 from ringside.files import write_atomically
 from ringside.jobs.real.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
-from ringside.jobs.real.recorder import Recorder, is_student_file, recording_here
 from ringside.jobs.real.watch import UNFINISHED, report_failure
+from ringside.session.recorder import Recorder, is_student_file, recording_here
 from ringside.session.session import Target
 
 FORMAT = "ringside-run"
@@ -175,8 +175,9 @@ def reported(asked: argparse.Namespace, ranks: RealRanks) -> Iterator[None]:
         kind = "asked" if isinstance(error, RingsideError) else "exception"
         message = str(error) if kind == "asked" else str(_rank_error(ranks.rank, error))
         status = 2 if kind == "asked" else 1
-        if not (ranks.is_echo(error) and _another_has_failed(asked.scratch, ranks.rank)):
-            report_failure(asked.scratch, kind, ranks.rank, message)
+        echo = ranks.is_echo(error)
+        if not (echo and _another_has_failed(asked.scratch, ranks.rank)):
+            report_failure(asked.scratch, kind, ranks.rank, message, echo=echo)
             print(f"ringside: {message}", file=sys.stderr, flush=True)
         ranks.abort(status)
         os._exit(status)  # abort may come back before the launcher's signal

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ringside.jobs.real import run as real_run
-from ringside.jobs.real.recorder import HostClock, Recorder, recording_here
+from ringside.session.recorder import HostClock, Recorder, recording_here
 
 # What gloo and NCCL say on a rank whose peer has gone.
 _ECHOES = (

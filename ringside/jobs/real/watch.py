@@ -30,7 +30,7 @@ from typing import Any
 
 from ringside.errors import DeadlineError
 from ringside.files import write_atomically
-from ringside.jobs.real.recorder import Recorder, student_frame
+from ringside.session.recorder import Recorder, student_frame
 
 UNFINISHED = "unfinished"  # left by ranks that have stopped before their work was done
 _GRACE_S = 1.0  # for all ranks to have written their line
@@ -139,7 +139,11 @@ def report_start(folder: Path, rank: int) -> None:
     (folder / f"started-{rank}").touch()
 
 
-def report_failure(folder: Path, kind: str, rank: int, message: str) -> None:
-    """Leave word for `ringside launch` why a run has no result."""
-    record = {"kind": kind, "rank": rank, "message": message}
+def report_failure(folder: Path, kind: str, rank: int, message: str, *, echo: bool = False) -> None:
+    """Leave word for `ringside launch` why a run has no result.
+
+    Args:
+        echo: the error may only tell that another rank has failed, whose word then comes first.
+    """
+    record = {"kind": kind, "rank": rank, "message": message, "echo": echo}
     write_atomically(folder / f"failure-{rank}.json", json.dumps(record).encode())

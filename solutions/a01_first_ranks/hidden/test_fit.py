@@ -7,7 +7,7 @@ import numpy as np
 from ringside.checking import Case, Verdict, assert_ran, one_line
 from ringside.checking.case_kinds import check_kinds
 from ringside.checking.points import points_of
-from ringside.course.validation.row import load
+from ringside.checking.published import load
 from solutions.a01_first_ranks import fit as reference
 from solutions.a01_first_ranks.hidden.runs import number
 

@@ -1,11 +1,10 @@
 """The lectures: notebooks belong to their texts, run from the students' tree, say what is so."""
 
 import ast
+import base64
 import importlib
-import os
+import io
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +14,9 @@ import pytest
 from ringside.course import lectures
 from ringside.course.lectures import spoilers
 from ringside.course.lectures.__main__ import main as command
+from ringside.course.lectures.compare import differences
 from ringside.course.predictions import in_notebook
+from ringside.kit import VERSION
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL = lectures.find(ROOT / "lectures")
@@ -80,11 +81,21 @@ TINY = """# %% [markdown] slideshow={"slide_type": "slide"}
 
 # %%
 import random
-print(random.random() < 2)
+from ringside import engine
+print(random.random() < 2, engine.speed)
 print(object())
 
 # %% slideshow={"slide_type": "skip"}
+engine.bytes_of("data/sizes.csv")
+
+# %% slideshow={"slide_type": "skip"}
 1 + 1
+"""
+
+ENGINE = """speed = 1
+
+def bytes_of(path):
+    return open(path).read()
 """
 
 
@@ -94,8 +105,9 @@ def tiny(tmp_path):
     (tmp_path / "lectures" / "data").mkdir(parents=True)
     (tmp_path / "ringside").mkdir()
     (tmp_path / "ringside" / "__init__.py").write_text("def run():\n    import ringside.engine\n")
-    (tmp_path / "ringside" / "engine.py").write_text("speed = 1\n")
-    (tmp_path / "ringside" / "cli.py").write_text("words = 1\n")
+    (tmp_path / "ringside" / "engine.py").write_text(ENGINE)
+    (tmp_path / "lectures" / "data" / "sizes.csv").write_text("8\n")
+    (tmp_path / "lectures" / "data" / "unread.csv").write_text("9\n")
     source = tmp_path / "lectures" / "00_tiny.py"
     source.write_text(TINY)
     return lectures.Lecture(source)
@@ -130,63 +142,115 @@ def test_two_builds_of_the_same_text_are_the_same_file(tiny):
     assert b"True" in first and b" at 0x" not in first
 
 
-def test_a_notebook_that_belongs_to_its_text_is_not_built_again(tiny):
+def test_a_notebook_is_stale_when_its_text_or_its_data_changes(tiny, monkeypatch):
+    data = tiny.source.parent / "data"
     assert lectures.problems(tiny) == ["there is no executed notebook."]
-    lectures.build(tiny)
-    assert lectures.problems(tiny) == []
-    assert not lectures.build(tiny)
+    assert lectures.build(tiny) == "executed"
+    assert lectures.problems(tiny) == [] and lectures.build(tiny) == ""
 
-
-def test_check_finds_what_changed(tiny):
-    lectures.build(tiny)
-    tree = tiny.source.parent.parent
-
-    (tree / "ringside" / "cli.py").write_text("words = 2\n")  # no cell's output depends on it
+    (data / "unread.csv").write_text("10\n")
+    (data / "new.csv").write_text("11\n")
     assert lectures.problems(tiny) == []
 
-    engine = tree / "ringside" / "engine.py"
-    engine.write_text(f'"""What it does."""\n\n{engine.read_text()}  # why\n')
-    assert lectures.problems(tiny) == []
+    (data / "sizes.csv").write_text("16\n")  # a function of the kit has read it
+    changed = "lectures/data/sizes.csv has changed since it was executed."
+    assert lectures.problems(tiny) == [changed]
+    assert lectures.build(tiny) == "executed"
+    assert nbformat.read(tiny.notebook, 4).cells[2].outputs[0].data["text/plain"] == "'16\\n'"
 
-    engine.write_text("speed = 2\n")
-    assert lectures.problems(tiny) == [
-        "the kit, a machine file or the data have changed since it was executed."
+    tiny.source.write_text(TINY.replace("A small", "A shorter").replace("skip", "slide"))
+    assert lectures.problems(tiny) == ["cell 0 differs from the text's."]
+    before = nbformat.read(tiny.notebook, 4)
+    with monkeypatch.context() as patched:
+        builder = sys.modules[
+            "ringside.course.lectures.build"
+        ]  # the package has a function `build`
+        patched.setattr(builder, "execute", lambda lecture: pytest.fail("executed"))
+        assert "without being executed" in lectures.build(tiny)
+    after = nbformat.read(tiny.notebook, 4)
+    assert lectures.problems(tiny) == [] and "A shorter" in after.cells[0].source
+    assert [one.get("outputs") for one in after.cells] == [
+        one.get("outputs") for one in before.cells
     ]
+
     tiny.source.write_text(TINY.replace("1 + 1", "1 + 2"))
-    assert "its cells differ from the text's." in lectures.problems(tiny)
+    assert lectures.build(tiny) == "executed"
+    (data / "sizes.csv").unlink()
+    assert lectures.problems(tiny) == [changed]
 
 
-def test_the_kits_modules_are_found_by_following_imports():
-    names = {path.relative_to(ROOT / "ringside").as_posix() for path in lectures.loaded(ROOT)}
-    loaded = {"timing/engine.py", "network/network.py", "network/codec.py", "draw/svg.py"}
-    assert loaded | {"mpi/comm.py"} <= names
-    never = {"commands/cli.py", "doctor/this_machine.py", "launch/launch.py"}
-    assert names.isdisjoint(never | {"checking/pytest_plugin.py"})
+def test_a_change_of_the_kit_is_recorded_and_its_outputs_are_compared(tiny, capsys):
+    def run(action):
+        status = command([action, "--folder", str(tiny.source.parent)])
+        printed = capsys.readouterr()
+        return status, printed.out + printed.err
+
+    lectures.build(tiny)
+    kit = nbformat.read(tiny.notebook, 4).metadata["ringside"]["kit"]
+    assert kit["version"] == VERSION and f"kit {VERSION}, code {kit['code']}\n" in run("check")[1]
+
+    engine = tiny.tree / "ringside" / "engine.py"
+    engine.write_text(ENGINE.replace("speed = 1", "speed = 2"))
+    before = tiny.notebook.read_bytes()
+    assert lectures.problems(tiny) == []
+    assert f"code {kit['code']}, an earlier one\n" in run("check")[1]
+    status, words = run("compare")
+    assert status == 1 and tiny.notebook.read_bytes() == before
+    assert "00_tiny, cell 1 ('import random'), output 1, stdout:" in words
+    assert re.search(r"committed: 'True 1\\n.*\n *now: +'True 2\\n", words)
+    assert "1 output differs" in words and "build --force 00_tiny" in words
+
+    engine.write_text(f"{ENGINE}\nspare = 3\n")
+    assert run("compare") == (0, "00_tiny: the same outputs\n")
+
+    tiny.source.write_text(TINY.replace("1 + 1", "1 + 2"))
+    status, words = run("compare")
+    assert status == 1 and "cell 3 differs from the text's. Build it" in words
 
 
-def test_a_lecture_depends_on_what_its_text_names():
-    def names(text):
-        paths = lectures.loaded(ROOT, lectures.named(text))
-        return {path.relative_to(ROOT / "ringside").as_posix() for path in paths}
+def test_only_a_picture_of_what_was_measured_may_differ():
+    def picture(shade, size=(2, 3)):
+        file = io.BytesIO()
+        pixels = np.zeros((*size, 4))
+        pixels[0, 0] = shade
+        importlib.import_module("matplotlib.image").imsave(file, pixels, format="png")
+        return base64.b64encode(file.getvalue()).decode()
 
-    assert "validation/row.py" not in names("import ringside\nringside.run('ring.py', 4)\n")
-    assert "validation/row.py" in names("from ringside.course.validation import load\n")
-    assert "timing/perfetto.py" in names("import ringside.timing.perfetto as p\n")
-    assert "timing/extrapolation.py" in names("from ringside.timing import extrapolation\n")
-    assert "pytorch/front.py" in names("# %%writefile it.py\n# import torch.distributed as dist\n")
+    def notebook(png, words="a line", tags=(), revealed=3.0):
+        data = {"image/png": png, "text/plain": words}
+        output = nbformat.v4.new_output("display_data", data, metadata={"image/png": {"alt": "it"}})
+        metadata = {"tags": list(tags), "revealed": {"00/x": revealed}}
+        cell = nbformat.v4.new_code_cell("draw()", outputs=[output], metadata=metadata)
+        return nbformat.v4.new_notebook(cells=[cell])
 
+    def found(*pair):
+        return list(differences(*pair))
 
-def test_a_comment_and_a_docstring_are_not_code(tmp_path):
-    path = tmp_path / "it.py"
-    path.write_text('"""Of two\nlines."""\n\nA = "# no comment"  # one\n\n\ndef f():\n    "It."\n')
-    assert lectures.content(path) == b'A = "# no comment"\ndef f():'
+    old, new = picture(0.25), picture(0.75)
+    assert found(notebook(old), notebook(old)) == []
+    size = "a picture of 3 x 2 pixels"
+    assert found(notebook(old), notebook(new)) == [
+        "cell 0 ('draw()'), output 1, image/png:\n"
+        f"  committed: {size}\n  now:       {size}, of which 1 differ"
+    ]
+    assert "3 x 4 pixels" in found(notebook(old), notebook(picture(0.25, (4, 3))))[0]
+
+    measured = {"tags": ["measured"]}
+    assert found(notebook(old, **measured), notebook(new, **measured)) == []
+    [one] = found(notebook(old, **measured), notebook(new, "a curve", **measured))
+    assert "text/plain" in one and "'a line'" in one and "'a curve'" in one
+    [one] = found(notebook(old), notebook(old, revealed=3.5))
+    assert "reveal '00/x':" in one and "'3.0'" in one and "'3.5'" in one
+    bare = notebook(old, **measured)
+    bare.cells[0].outputs = []
+    assert any("now:       none" in one for one in found(notebook(old, **measured), bare))
 
 
 def test_a_cell_that_raises_is_named_and_nothing_is_written(tiny, capsys):
     tiny.source.write_text(TINY.replace("1 + 1", "1 / 0"))
     folder = str(tiny.source.parent)
     assert command(["build", "--folder", folder]) == 1
-    assert re.search(r"cell 2 \('1 / 0'\)[\s\S]*ZeroDivisionError", capsys.readouterr().err)
+    assert re.search(r"cell 3 \('1 / 0'\)[\s\S]*ZeroDivisionError", capsys.readouterr().err)
     assert not tiny.notebook.exists()
 
 
@@ -329,33 +393,51 @@ def test_the_notebook_belongs_to_the_text(lecture):
 @each(ALL)
 @pytest.mark.release
 @pytest.mark.slow
-def test_it_runs_from_the_students_tree_with_the_same_outputs(lecture, tmp_path):
-    """Only what students have is there: no solutions, no autograder, no other copy of the kit."""
-    leave_out = shutil.ignore_patterns("__pycache__", "*.ipynb")
-    for part in ("ringside", "lectures", "cluster"):
-        shutil.copytree(ROOT / part, tmp_path / part, symlinks=True, ignore=leave_out)
-    done = subprocess.run(
-        [sys.executable, "-m", "ringside.course.lectures", "build", lecture.name],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    fresh = nbformat.read(tmp_path / "lectures" / lecture.notebook.name, as_version=4)
-    stored = nbformat.read(lecture.notebook, as_version=4)
-    for number, (new, old) in enumerate(zip(fresh.cells, stored.cells, strict=True)):
-        assert words(new) == words(old), f"cell {number}:\n{new.source}"
+def test_a_lecture_runs_from_the_students_tree_with_the_same_outputs(capsys):
+    """The shortest one; `make compare` does it with all of them."""
+    assert command(["compare", "00", "--folder", str(ROOT / "lectures")]) == 0
+    assert "00_why_parallel: the same outputs" in capsys.readouterr().out
 
 
-def words(cell):
-    """What a cell printed and returned as text; pictures may differ with the drawing library."""
-    texts = []
-    for output in cell.get("outputs", []):
-        texts.append(output.get("text", "") or output.get("data", {}).get("text/plain", ""))
-    return texts
+@each(ALL)
+def test_what_it_takes_from_the_kit_is_there(lecture):
+    """A name that is gone is found without an execution, also in programs that a cell writes."""
+    for cell in lectures.read(lecture).cells:
+        if cell.cell_type == "code":
+            assert list(gone(cell.source)) == [], cell.source
+
+
+def gone(code):
+    """Yield what a cell imports from the kit, or names as ringside.NAME, and the kit hasn't."""
+    for node in ast.walk(ast.parse(re.sub(r"^\s*[%!].*$", "", code, flags=re.M))):
+        if isinstance(node, ast.Import):
+            names = [(one.name, "") for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [(node.module, one.name) for one in node.names]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names = [(node.value.id, node.attr)]
+        else:
+            continue
+        for module, name in names:
+            if module.split(".")[0] == "ringside" and not is_there(module, name):
+                yield f"{module}.{name}".rstrip(".")
+
+
+def is_there(module, name):
+    """Whether a module can be imported, and has the name or a module of that name."""
+    try:
+        there = importlib.import_module(module)
+        return not name or hasattr(there, name) or bool(importlib.import_module(f"{module}.{name}"))
+    except ImportError:
+        return False
+
+
+def test_a_name_that_the_kit_has_not_is_found():
+    assert list(gone("%%writefile it.py\nfrom ringside import run, ran\n")) == ["ringside.ran"]
+    assert list(gone("import ringside.timings\nringside.replayed(1)")) == [
+        "ringside.timings", "ringside.replayed",
+    ]  # fmt: skip
+    assert list(gone("import numpy\nfrom ringside import timing\nringside.Machine.load(x)")) == []
 
 
 @each(ALL)

@@ -12,6 +12,7 @@ import pytest
 from ringside.jobs.launch import endings, outcome, refusals
 from ringside.jobs.launch.endings import Ended, Look
 from ringside.jobs.launch.outcome import Awaited
+from ringside.jobs.real import watch
 from ringside.jobs.real.watch import UNFINISHED
 
 LOOK = Look("FAILED", "NonZeroExitCode", "1:0", 0, "node[1-2]", 2, "00:10:00", "standard")
@@ -155,6 +156,15 @@ def test_a_ranks_own_word_comes_before_slurms_but_not_when_a_node_is_gone(tmp_pa
     lost = _left(tmp_path / "b", began=True, failure="rank 1 raised: Connection reset by peer")
     ended = lost.of_job(Ended("7", "NODE_FAIL", "0:0", "node failure", "a node failed."))
     assert (ended.status, ended.exit_status, ended.message) == ("node failure", 2, "a node failed.")
+
+
+def test_the_cause_comes_before_the_echo_of_a_rank_that_lost_its_peer(tmp_path: Path) -> None:
+    awaited = _left(tmp_path, began=True, failure="rank 1 raised ValueError at ring.py:3")
+    watch.report_failure(
+        outcome.scratch(tmp_path), "exception", 0, "rank 0 raised MPI.Exception", echo=True
+    )
+    ended = awaited.of_job(Ended("7", "FAILED", "1:0", "failed", "exit status 1"))
+    assert "ValueError at ring.py:3" in ended.message
 
 
 def test_a_record_written_after_a_second_start_outdoes_failures_of_the_first(

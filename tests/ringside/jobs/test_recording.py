@@ -20,7 +20,7 @@ PROGRAM = """
 import dataclasses, json, sys
 import numpy as np
 from mpi4py import MPI
-from ringside.jobs.real.recorder import Recorder
+from ringside.session.recorder import Recorder
 from ringside.jobs.real.recording_mpi import record
 
 recorder = Recorder()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.jobs.real.recorder import compute
+from ringside.session.recorder import compute
 
 
 def numbers(comm: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ringside.course.lectures.ledger import num_parameters
-from ringside.jobs.real.recorder import compute
+from ringside.session.recorder import compute
 
 
 def stages(sizes: dict[str, int], layers: list[int]) -> list[dict[str, int]]:

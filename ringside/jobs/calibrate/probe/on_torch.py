@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from ringside.jobs.calibrate.probe.host import cores, memory_bytes
 from ringside.jobs.calibrate.probe.measurements import measure
-from ringside.jobs.real.recorder import recorded
+from ringside.session.recorder import recorded
 
 
 class OverTorch:

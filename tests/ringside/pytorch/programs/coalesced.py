@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from ringside.jobs.real.recorder import Recorder
 from ringside.jobs.real.recording_torch import recording
+from ringside.session.recorder import Recorder
 
 dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
 block = dist.distributed_c10d._coalescing_manager
