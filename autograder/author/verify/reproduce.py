@@ -38,6 +38,7 @@ from autograder.author.verify.verify import Subject
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
+from ringside.checking.essential import is_held
 
 SHOWN = ("same", "numbers", "fault", "value")  # a reader sees the failure that the test is about
 OUTCOMES = (*SHOWN, "fails", "silent", "broken", "no line")
@@ -193,12 +194,17 @@ def public_lines(
             except (ValueError, KeyError):
                 continue
             for found in tests:
-                fails = found["earned"] < found["points"] and not found["skipped"]
-                if fails and found["name"] not in typed:
+                if fails(found) and found["name"] not in typed:
                     typed[found["name"]] = _typed(
                         plan, module, "public", found["name"], wrong, found, folder
                     )
     return list(typed.values())
+
+
+def fails(test: Mapping[str, Any]) -> bool:
+    """Whether a public test failed by itself: it ran, and no other one holds its points back."""
+    failed = test["earned"] < test["points"] and not test["skipped"]
+    return failed and not is_held(test["message"])
 
 
 def type_all(

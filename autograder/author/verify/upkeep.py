@@ -48,9 +48,10 @@ def write(
     for part in parts:
         seen = look(part, deadline_s)
         say(seen.text)
-        if seen.faults:
+        if seen.faults or seen.unfinished:
             tally.failed += 1
-            say("\n".join([f"{part.name}: NOT as it must be, not recorded", *_lines(seen.faults)]))
+            why = "NOT as it must be" if seen.faults else f"not seen whole in {deadline_s:g} s"
+            say("\n".join([f"{part.name}: {why}, not recorded", *_lines(seen.faults)]))
             continue
         tally.passed += 1
         changes = differences(part.read().get("seen", {}), seen.rows)

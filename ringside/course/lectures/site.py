@@ -61,6 +61,7 @@ TEXTS = {
     "docs/platforms.md": "kit/platforms.md",
     "docs/api.md": "kit/api.md",
     "docs/architecture.md": "kit/architecture.md",
+    "docs/testing.md": "kit/testing.md",
     "CONTRIBUTING.md": "kit/contributing.md",
     "lectures/validation.md": "kit/validation.md",
     "lectures/predicted.md": "kit/predicted.md",

@@ -234,6 +234,13 @@ def test_a_printed_value_is_what_the_sentence_is_about() -> None:
     assert reproduce.judge(sentence, line, "2.016e-06", 0) == "silent"
 
 
+def test_a_test_whose_points_another_one_holds_back_has_no_line_to_type() -> None:
+    failed = {"earned": 0.0, "points": 5.0, "skipped": False, "message": "rank 0 has 1, not 2."}
+    held = failed | {"earned": 0.5, "message": "right, but it hardly counts while test_a fails."}
+    assert reproduce.fails(failed)
+    assert not any(map(reproduce.fails, (held, failed | {"skipped": True})))
+
+
 def test_an_exception_is_needed_or_must_go() -> None:
     typed = [
         reproduce.Typed("a03", "ring", "hidden", test, "", "line", "", outcome)

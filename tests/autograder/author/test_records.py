@@ -85,6 +85,9 @@ def test_what_is_not_as_it_must_be_is_not_recorded(records: Path) -> None:
     bad = Looked(Seen(ROWS, faults=["wrong/ring__twice: passes test_bytes"]))
     tally = upkeep.write([part("a05_ddp")], bad, 60.0, said.append)
     assert (tally.closing, records.exists()) == ("0 passed, 1 failed", False)
+    upkeep.write([part("a05_ddp")], Looked(Seen(ROWS, unfinished=True)), 60.0, said.append)
+    assert said.pop() == "a05_ddp: not seen whole in 60 s, not recorded" and not records.exists()
+    said.pop()
     assert "NOT as it must be, not recorded\n  wrong/ring__twice: passes test_bytes" in said[-1]
 
 
@@ -156,11 +159,14 @@ def test_rows_say_what_a_person_compares() -> None:
     }
     typed = [
         Typed("a03", "ring", "hidden", test, "", "line", "", outcome)
-        for test, outcome in (("one", "same"), ("two", "numbers"), ("three", "silent"))
+        for test, outcome in (("one", "same"), ("two", "numbers"), ("three", "broken"))
     ]
     assert whole.line_rows(typed)["ring"] == {
-        "lines of hidden tests": "2 shown", "line of hidden three": "silent"
+        "lines of hidden tests": "2 shown", "line of hidden three": "broken"
     }  # fmt: skip
+    broken = "a03/ring/hidden/three: its line can't be run: line"
+    assert whole.broken_lines(typed, {}) == [broken]
+    assert whole.broken_lines(typed, {"a03/ring/hidden/three": "why"}) == []
 
 
 def test_a_record_that_is_no_json_is_named_with_its_cure(records: Path) -> None:

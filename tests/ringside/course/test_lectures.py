@@ -390,8 +390,6 @@ def test_the_notebook_belongs_to_the_text(lecture):
     assert lectures.problems(lecture) == [], "run: python -m ringside.course.lectures build"
 
 
-@each(ALL)
-@pytest.mark.release
 @pytest.mark.slow
 def test_a_lecture_runs_from_the_students_tree_with_the_same_outputs(capsys):
     """The shortest one; `make compare` does it with all of them."""
