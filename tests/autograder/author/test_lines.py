@@ -255,7 +255,7 @@ def test_an_exception_is_needed_or_must_go() -> None:
 def test_every_exception_is_of_a_test_and_has_a_reason() -> None:
     for name, reason in reproduce.known_exceptions().items():
         unit, module, suite, test = name.split("/")
-        root = Path(reproduce.__file__).parents[2]
+        root = Path(reproduce.__file__).parents[3]
         suites = {
             "hidden": root / "solutions" / unit / "hidden" / f"test_{module}.py",
             "public": root / "solutions" / unit / "test_public.py",
