@@ -36,7 +36,7 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 ENGINE ?=
 BASE ?=
 
-.PHONY: help install system demo test test-fast test-all fuzz build lectures slides site verify verify-stale benchmarks conformance bundle image sif golden lint format doctor clean
+.PHONY: help install system demo test test-fast test-all fuzz build lectures compare slides site verify verify-stale benchmarks conformance bundle image sif golden lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'

@@ -59,15 +59,17 @@ def starts_of_tests(assignment: str, folder: Path) -> tuple[int, Starts]:
     """The number of tests, and what each of them ran on, from grading the folder once."""
     sys.path.insert(0, str(ROOT))
     grading = importlib.import_module("autograder.grade.grading")
-    report = grading.grade_modules(assignment, folder, secret="benchmark")
-    assert report["error"] is None, report["error"]
+    plan = importlib.import_module("autograder.course.assignment").load(assignment)
+    sources = grading.sources_in(plan, folder)
     starts: Starts = Counter()
     count = 0
-    for name, module in report["modules"].items():
-        for test in module["tests"]:
-            assert test["world_sizes"], test
+    for module in plan.modules:
+        result = grading.grade_module(assignment, sources, module.name, secret="benchmark")
+        assert result.error is None, result.error
+        for test in result.tests:
+            assert test.world_sizes, test
             count += 1
-            starts.update((name, world_size) for world_size in test["world_sizes"])
+            starts.update((module.name, world_size) for world_size in test.world_sizes)
     return count, starts
 
 

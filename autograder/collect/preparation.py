@@ -38,8 +38,8 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     rebuilt.request, fault = requests.handed_in(where)
     rebuilt.intake += [fault] if fault else []
     if predictions.lie_in(where):
-        asked = predictions.prompts_in(course.release(assignment.name) / assignment.notebook)
-        rebuilt.guesses, fault = predictions.handed_in(where, asked)
+        prompts = predictions.prompts_in(course.release(assignment.name) / assignment.notebook)
+        rebuilt.guesses, fault = predictions.handed_in(where, prompts)
         rebuilt.notes += [fault] if fault else []
     return rebuilt
 

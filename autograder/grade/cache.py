@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from autograder import storage
 from autograder.course import limits
-from autograder.course.assignment import SUITE_POINTS
 from autograder.course.course import Course
 from autograder.digests import kit_digest
-
-Result = dict[str, Any]
+from autograder.grade.suite.result import InvalidResult, ModuleResult
 
 
 def key(
@@ -51,27 +48,6 @@ def key(
     return digest.hexdigest()
 
 
-def valid(result: object) -> bool:
-    """Whether this is a module's result as ``pipeline`` makes it, with numbers that are scores."""
-    if not isinstance(result, dict) or result.get("error"):
-        return False
-    tests = result.get("tests")
-    if not isinstance(tests, list) or not _is_number(result.get("score"), SUITE_POINTS):
-        return False
-    return all(
-        isinstance(test, dict)
-        and isinstance(test.get("name"), str)
-        and _is_number(test.get("points"), SUITE_POINTS)
-        and _is_number(test.get("earned"), test["points"])
-        for test in tests
-    )
-
-
-def _is_number(value: object, most: float) -> bool:
-    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return real and -1e-9 <= value <= most + 1e-9  # type: ignore[operator]
-
-
 class Store:
     """A folder of results, one JSON file each.
 
@@ -87,17 +63,17 @@ class Store:
     def _path(self, name: str) -> Path:
         return self.folder / name[:2] / f"{name}.json"
 
-    def get(self, name: str) -> Result | None:
+    def get(self, name: str) -> ModuleResult | None:
         """The stored result, or None; a damaged file counts as none."""
         path = self._path(name)
         try:
-            content = json.loads(path.read_bytes())
+            result = ModuleResult.from_json(json.loads(path.read_bytes()))
+            if not result.error:  # what has one is never stored
+                return result
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError):
-            content = None
-        if valid(content):
-            return dict(content)
+            pass
         if path not in self.damaged:  # told once, however often it is looked for
             self.damaged.append(path)
         return None
@@ -109,13 +85,15 @@ class Store:
         except OSError:
             return 0.0
 
-    def put(self, name: str, result: Result) -> None:
+    def put(self, name: str, result: ModuleResult) -> None:
         """Store `result` so that no reader ever sees a part of it.
 
         Raises:
+            InvalidResult: a fault of ours is no result, and its numbers must be scores.
             StorageError: it can't be written.
         """
-        if not valid(result):
-            raise ValueError(f"no result of a module: {str(result)[:200]}")
-        text = json.dumps(result, allow_nan=False)
+        result.check()
+        if result.error:
+            raise InvalidResult(f"{result.module} was not graded: {result.error[:200]}")
+        text = json.dumps(asdict(result), allow_nan=False)
         storage.write(self._path(name), text.encode(), mode=0o600)

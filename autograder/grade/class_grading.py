@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from autograder import terminal
 from autograder.collect import requests
@@ -14,9 +13,9 @@ from autograder.course import decisions, excused, people, teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import fault_causes, pipeline, progress
-from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import CellMark
+from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.sandbox import best_tier
 
 MAX_NOTE = 400  # characters of a note that the terminal shows
@@ -76,28 +75,29 @@ def add_what_people_said(
     Returns:
         A sentence for each request that can't be read, or is nobody's.
     """
-    free, found = excused.of_assignment(course, plan.name), decisions.read(course, plan)
-    there = people.known(course) | {outcome.student for outcome in outcomes}
-    said = requests.strays(course, plan, there)
-    together = teams.of_students(course, plan.name)
+    free = excused.of_assignment(course, plan.name)
+    all_decisions = decisions.read(course, plan)
+    students = people.known(course) | {outcome.student for outcome in outcomes}
+    sentences = requests.strays(course, plan, students)
+    team_of = teams.of_students(course, plan.name)
     for outcome in outcomes:
         outcome.excused = outcome.student in free
-        members = together[outcome.student].members if outcome.team else (outcome.student,)
+        members = team_of[outcome.student].members if outcome.team else (outcome.student,)
         outcome.request, faults = requests.joined(course, plan, members, outcome.request)
-        said += [f"{outcome.student}: {fault}" for fault in faults]
-        outcome.decisions = decisions.of_student(found, outcome.student)
+        sentences += [f"{outcome.student}: {fault}" for fault in faults]
+        outcome.decisions = decisions.of_student(all_decisions, outcome.student)
         texts = {paragraph.name for paragraph in plan.paragraphs}  # those of the gradebook count
-        given = {
+        marks = {
             part: CellMark(points, by_hand=True)
             for part, points in decisions.standing(plan, outcome.decisions).items()
             if part not in texts
         }
-        if given:  # the gradebook's own, where there is one, take their place
-            outcome.cells = (outcome.cells or {}) | given
-    return said
+        if marks:  # the gradebook's own, where there is one, take their place
+            outcome.cells = (outcome.cells or {}) | marks
+    return sentences
 
 
-def refuse(assignment: str, folder: Path, module: str) -> Result:
+def refuse(assignment: str, sources: pipeline.Sources, module: str) -> ModuleResult:
     """The grader where nothing is to be graded."""
     raise RuntimeError("the cluster gave no result, and nothing is graded here.")
 
@@ -110,12 +110,12 @@ def _say_once(sentence: str) -> None:
 
 def ungraded(outcomes: Iterable[Outcome]) -> list[tuple[str, str, str]]:
     """(status, whose, why): a cause that hits many submissions is there once."""
-    found: dict[tuple[str, str], tuple[list[str], str]] = {}
-    for each in outcomes:
-        why = " ".join(each.message.split())
-        key = each.status, fault_causes.TRIES.sub("", why)  # only the first of many is tried anew
-        found.setdefault(key, ([], why))[0].append(each.who)
-    return [(status, _listed(who), why) for (status, _), (who, why) in found.items()]
+    causes: dict[tuple[str, str], tuple[list[str], str]] = {}
+    for outcome in outcomes:
+        why = " ".join(outcome.message.split())
+        key = outcome.status, fault_causes.TRIES.sub("", why)  # the first of many has its tries
+        causes.setdefault(key, ([], why))[0].append(outcome.who)
+    return [(status, _listed(who), why) for (status, _), (who, why) in causes.items()]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -130,12 +130,12 @@ def say_what_to_look_at(outcomes: Sequence[Outcome]) -> bool:
     bad = [outcome for outcome in outcomes if outcome.status != "graded"]
     for status, who, why in ungraded(bad):
         terminal.say(who, status, why)
-    for each in outcomes:
-        for note in each.intake:
-            terminal.say(each.who, note[:MAX_NOTE])
-        if each.empty:
-            notes = [note[:MAX_NOTE] for note in each.notes[:3]]
-            terminal.say(each.who, " ".join([each.empty, *notes]))
-        for flag in each.flags:
-            terminal.say(each.who, "flagged", flag)
+    for outcome in outcomes:
+        for note in outcome.intake:
+            terminal.say(outcome.who, note[:MAX_NOTE])
+        if outcome.empty:
+            notes = [note[:MAX_NOTE] for note in outcome.notes[:3]]
+            terminal.say(outcome.who, " ".join([outcome.empty, *notes]))
+        for flag in outcome.flags:
+            terminal.say(outcome.who, "flagged", flag)
     return not bad

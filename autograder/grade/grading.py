@@ -1,10 +1,10 @@
-"""Run an assignment's hidden suite over a folder of modules.
+"""Run the hidden suite of one module, in a pytest process of its own.
 
-One pytest process a module, trusted, outside the sandbox; a module that breaks its process, or
-makes it time out, takes nothing from the others::
+It is trusted, and runs outside the sandbox; a module that breaks its process, or makes it time
+out, takes nothing from the others::
 
-    folder/ring.py, star.py, ...  ->  stage/ + supplied files  ->  pytest test_ring.py  ->  record
-                                                                   pytest test_star.py  ->  record
+    sources {ring: text, ...}  ->  stage/ring.py, ... + supplied files  ->  pytest test_ring.py
+                               ->  record.json  ->  ModuleResult
 """
 
 from __future__ import annotations
@@ -12,83 +12,80 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from autograder import scratch
 from autograder.course import assignment as assignments
-from autograder.course.assignment import SUITE_POINTS, Assignment
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.grade.suite import nursery as suite_nursery
 from autograder.grade.suite.job import SuiteJob
+from autograder.grade.suite.result import ModuleResult
 from autograder.imports import imported
 from autograder.sandbox.warm_sandbox import kinds_of
 
 PYTEST_INI = Path(__file__).resolve().parent / "suite" / "pytest.ini"
 
 
-def grade_modules(
+def grade_module(
     assignment: str,
-    folder: Path,
+    sources: Mapping[str, str],
+    module: str,
     *,
     secret: str,
     sandbox: bool = True,
-    modules: Iterable[str] | None = None,
-    jobs: int | None = None,
     limits: Limits | None = None,
-) -> dict[str, Any]:
-    """Run the suite on every planned module of a folder.
+) -> ModuleResult:
+    """Run the hidden suite of one module.
 
     Args:
         assignment: its name, like ``"a03_allreduce"``.
-        folder: holds some of the modules; others score 0 and say so.
+        sources: name -> text of the modules that were handed in; see ``sources_in`` for a folder.
+        module: which of them is graded; where it isn't there, its result says so.
         secret: the course's; hidden inputs are drawn from it.
         sandbox: False runs submissions with the rights of this account.
-        modules: only these, None for all.
-        jobs: modules graded at once; None for as many as there are cores, 2 at most.
         limits: what it may use; None for the assignment's.
-
-    Returns:
-        ``{"modules": {name: {"score", "max_score", "tests", "timeline_svg", "flags"}}, "sandbox",
-        "counts", "error"}``; an error is ours, and then no score counts. Flags are there where
-        something doesn't fit; they are for the instructor, and change no score.
     """
+    if module not in sources:
+        return ModuleResult.missing(module)
     plan = assignments.load(assignment)
-    wanted = [spec.name for spec in plan.modules if modules is None or spec.name in set(modules)]
-    with staged(plan, folder) as stage:
-        present = [name for name in wanted if (stage / f"{name}.py").is_file()]
-        workers = jobs or min(2, len(os.sched_getaffinity(0)))
-        with ThreadPoolExecutor(max_workers=workers) as pool:
-            order = present[::-1]  # the plan's later modules take longest: begin with them
-            records = pool.map(
-                lambda name: run_suite(
-                    plan, name, stage, secret=secret, sandbox=sandbox, limits=limits
-                ),
-                order,
-            )
-            by_name = dict(zip(order, records, strict=True))
-    return _report(plan, wanted, by_name)
+    with staged(plan, sources) as stage:
+        result = run_suite(plan, module, stage, secret=secret, sandbox=sandbox, limits=limits)
+    if result.error:
+        result.error = f"{plan.name}/{module}: {result.error}"
+    return result
 
 
 @contextlib.contextmanager
-def staged(plan: Assignment, folder: Path) -> Iterator[Path]:
-    """A fresh folder with the planned modules, regular files only, and our supplied files."""
+def staged(plan: Assignment, sources: Mapping[str, str]) -> Iterator[Path]:
+    """A fresh folder with these modules, as far as they are planned, and our supplied files.
+
+    The suite reads modules here, and nowhere else are they written: a sandbox takes its copy from
+    here, since another user reads that, and since ranks must not see the folder of the suite.
+    """
     with scratch.fresh("suite-") as outer:
         stage = outer / "modules"
         stage.mkdir()
         for spec in plan.modules:
-            path = folder / spec.filename
-            if path.is_file() and not path.is_symlink():
-                shutil.copyfile(path, stage / spec.filename)
-        for name in plan.supplied:
+            if spec.name in sources:
+                (stage / spec.filename).write_text(sources[spec.name], encoding="utf-8")
+        for name in plan.supplied:  # last: a module doesn't take the place of what is supplied
             shutil.copyfile(Course.here().solution(plan.name) / name, stage / name)
         yield stage
+
+
+def sources_in(plan: Assignment, folder: Path) -> dict[str, str]:
+    """The planned modules in a folder that is trusted; regular files only, no links."""
+    paths = {spec.name: folder / spec.filename for spec in plan.modules}
+    return {
+        name: path.read_bytes().decode()
+        for name, path in paths.items()
+        if path.is_file() and not path.is_symlink()
+    }
 
 
 def run_suite(
@@ -101,10 +98,11 @@ def run_suite(
     limits: Limits | None = None,
     about: str = "",
     warm: bool = True,
-) -> dict[str, Any]:
-    """One module's record; a record that is not there is an error of ours.
+) -> ModuleResult:
+    """What the suite says of one module in a stage; where it leaves no record, the error is ours.
 
     Args:
+        stage: a folder as ``staged`` makes it.
         limits: what it may use; None for the assignment's.
         about: verification asks about one test; see ``SuiteJob``.
         warm: whether libraries may be imported before, once for all; see ``warm_sandbox``.
@@ -124,18 +122,19 @@ def run_suite(
         )
         output = _run_pytest(plan.name, job, outer)
         try:
-            record: dict[str, Any] = json.loads(Path(job.record).read_text(encoding="utf-8"))
+            content = json.loads(Path(job.record).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return {"error": f"{module}: the suite left no record.\n{output[-1500:]}"}
-        return record
+            error = f"{module}: the suite left no record.\n{output[-1500:]}"
+            return ModuleResult(module, error=error)
+    return ModuleResult.from_json(content)
 
 
 def _sources(plan: Assignment, module: str, stage: Path) -> dict[str, bytes]:
     """The module, and its author's modules that it imports."""
     paths = {spec.name: stage / spec.filename for spec in plan.modules}
     texts = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
-    found = imported(module, {name: text.decode("latin-1") for name, text in texts.items()})
-    return {name: texts[name] for name in found}
+    names = imported(module, {name: text.decode("latin-1") for name, text in texts.items()})
+    return {name: texts[name] for name in names}
 
 
 def _hash(module: str, sources: dict[str, bytes]) -> str:
@@ -157,41 +156,3 @@ def _run_pytest(assignment: str, job: SuiteJob, outer: Path) -> str:
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(PYTEST_INI), str(suite)]
     return suite_nursery.run(arguments, outer, job.bounds.suite_s, job.nurseries)
-
-
-def _report(
-    plan: Assignment, wanted: list[str], records: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
-    report: dict[str, Any] = {
-        "modules": {},
-        "sandbox": "",
-        "counts": {},
-        "error": None,
-    }
-    for name in wanted:
-        record = records.get(name)
-        if record is None:
-            report["modules"][name] = _missing(name)
-            continue
-        tests = record.get("tests", [])
-        earned = sum(test["earned"] for test in tests)
-        report["modules"][name] = {
-            "score": round(min(earned, SUITE_POINTS), 4),
-            "max_score": SUITE_POINTS,
-            "tests": tests,
-            "timeline_svg": record.get("timeline_svg"),
-            **({"flags": record["flags"]} if record.get("flags") else {}),
-            **({"ended_by_clock": True} if record.get("ended_by_clock") else {}),
-        }
-        report["sandbox"] = record.get("sandbox") or report["sandbox"]
-        report["counts"][name] = record.get("counts", [])
-        if record.get("error") and not report["error"]:
-            report["error"] = f"{plan.name}/{name}: {record['error']}"
-    return report
-
-
-def _missing(name: str) -> dict[str, Any]:
-    sentence = f"{name}.py is not there: write the cell that begins with %%module {name}.py."
-    test = {"name": "module_is_there", "kind": "values", "points": SUITE_POINTS, "earned": 0.0}
-    test |= {"message": sentence, "detail": "", "seconds": 0.0, "reproduce": ""}
-    return {"score": 0.0, "max_score": SUITE_POINTS, "tests": [test], "timeline_svg": None}

@@ -14,6 +14,7 @@ from autograder.collect.cluster_run import RunCheck
 from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.course.decisions import Decision
 from autograder.grade.points import Account, CellMark, Kind, Part
+from autograder.grade.suite.result import ModuleResult, TestResult
 from ringside.units import format_count
 
 Status = Literal["graded", "rejected", "grader_error"]
@@ -30,12 +31,12 @@ def clamp(value: object, most: float) -> float:
 
 @dataclass
 class Outcome:
-    """One submission after grading; `result` is what `autograder.grade.grading` gave."""
+    """One submission after grading, with the results of its modules."""
 
     student: str
     status: Status
     message: str = ""  # why it is not graded
-    result: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, ModuleResult] = field(default_factory=dict)  # by module; none: not graded
     notes: list[str] = field(default_factory=list)
     intake: list[str] = field(default_factory=list)  # notes that the instructor must hear, too
     untouched: tuple[str, ...] = ()
@@ -64,29 +65,31 @@ class Outcome:
     @property
     def who(self) -> str:
         """The student, for a reader: with the name, where that is another one."""
-        told = f"{self.student} ({self.name})"
-        return told if self.name and self.name != self.student else self.student
+        named = self.name and self.name != self.student
+        return f"{self.student} ({self.name})" if named else self.student
 
-    def tests(self, module: str) -> list[dict[str, Any]]:
+    def tests(self, module: str) -> list[TestResult]:
         """The tests of one module, in the suite's order."""
-        tests = self.result.get("modules", {}).get(module, {}).get("tests", [])
-        return list(tests) if isinstance(tests, list) else []
+        return self.results[module].tests if module in self.results else []
+
+    @property
+    def sandbox(self) -> str:
+        """What held its ranks, or empty where none ran."""
+        return next((result.sandbox for result in self.results.values() if result.sandbox), "")
 
     @property
     def flags(self) -> list[str]:
         """What the instructor should look at; it has no effect on the score."""
-        modules = self.result.get("modules", {})
-        found = [f"{name}: {text}" for name, m in modules.items() for text in m.get("flags") or ()]
-        return found + [run.flag for run in self.runs if run.flag] + self.doubts
+        of_modules = [f"{n}: {flag}" for n, result in self.results.items() for flag in result.flags]
+        return of_modules + [run.flag for run in self.runs if run.flag] + self.doubts
 
     def waived(self, plan: Assignment) -> list[str]:
         """A sentence for each test whose points went to all: `ring, test_pairs (4 of 100): why`."""
         return [
-            f"{module.name}, {test['name']} ({test['points']:g} of {SUITE_POINTS:g}): "
-            f"{test['waived']}"
+            f"{module.name}, {test.name} ({test.points:g} of {SUITE_POINTS:g}): {test.waived}"
             for module in plan.modules
             for test in self.tests(module.name)
-            if test.get("waived")
+            if test.waived
         ]
 
     @property
@@ -100,8 +103,7 @@ class Outcome:
 
     def percent(self, module: str) -> float:
         """What the suite gave a module, of 100."""
-        entry = self.result.get("modules", {}).get(module, {})
-        return clamp(entry.get("score"), SUITE_POINTS)
+        return clamp(self.results[module].score, SUITE_POINTS) if module in self.results else 0.0
 
     def points(self, module: ModuleSpec) -> float:
         """What a module earns in the assignment, of its weight."""
@@ -119,7 +121,7 @@ class Outcome:
         parts: list[Part] = []
 
         def add(
-            name: str, title: str, kind: Kind, of: float, given: float | None, waits: bool = False
+            name: str, title: str, kind: Kind, of: float, points: float | None, waits: bool = False
         ) -> None:
             cell = cells.get(name)
             if cell is not None:
@@ -128,7 +130,7 @@ class Outcome:
                     Part(name, title, kind, of, cell.points, cell.by_hand, cell.comment, waits)
                 )
             else:
-                parts.append(Part(name, title, kind, of, given, waits=waits))
+                parts.append(Part(name, title, kind, of, points, waits=waits))
 
         for module in assignment.modules:
             earned = None if failed else self.points(module) if graded else 0.0
@@ -154,22 +156,22 @@ class Outcome:
         cells = self.cells or {}
         names = [module.name for module in assignment.modules if not module.extra]
         names += [run.name for run in assignment.runs]
-        given = bool(cells) and all(name in cells and cells[name].by_hand for name in names)
-        found = []
+        by_hand = bool(cells) and all(name in cells and cells[name].by_hand for name in names)
+        reasons = []
         runs = [
             run.name
             for run in assignment.runs
             if (cell := cells.get(run.name)) and cell.waits and cell.points is None
         ]
-        if self.status != "graded" and not given:
-            found.append(f"{self.status}: {' '.join(self.message.split())}")
+        if self.status != "graded" and not by_hand:
+            reasons.append(f"{self.status}: {' '.join(self.message.split())}")
         elif any(cells[n].points is None for n in names if n in cells and n not in runs):
             return ["not autograded yet"]
         elif runs:
-            found.append(f"{format_count(len(runs), 'run')} to grade by hand ({', '.join(runs)})")
+            reasons.append(f"{format_count(len(runs), 'run')} to grade by hand ({', '.join(runs)})")
         texts = [t.name for t in assignment.paragraphs if t.name in cells and cells[t.name].waits]
         if texts:
-            found.append(
+            reasons.append(
                 f"{format_count(len(texts), 'text')} to grade by hand ({', '.join(texts)})"
             )
         again = [
@@ -178,8 +180,9 @@ class Outcome:
             if cell.waits and name not in texts and cell.points is not None
         ]
         if again:
-            found.append(f"{', '.join(again)}: graded by hand, and graded again since: look at it")
-        return found
+            graded = ", ".join(again)
+            reasons.append(f"{graded}: graded by hand, and graded again since: look at it")
+        return reasons
 
     def as_json(self, assignment: Assignment) -> dict[str, Any]:
         """The submission in the form that `autograder grade --json` writes."""
@@ -229,16 +232,14 @@ class Outcome:
         return report
 
 
-def _public(test: dict[str, Any]) -> dict[str, Any]:
+def _public(test: TestResult) -> dict[str, Any]:
     """A test as the report gives it; the line that reproduces a failure follows the sentence."""
-    message = str(test.get("message") or "")
-    if message and test.get("reproduce"):
-        message += f"\n{test['reproduce']}"
+    message = f"{test.message}\n{test.reproduce}" if test.message and test.reproduce else ""
     return {
-        "name": test.get("name"),
-        "points": test.get("points"),
-        "earned": test.get("earned"),
-        "message": message,
-        "seconds": test.get("seconds"),
-        **({"waived": test["waived"]} if test.get("waived") else {}),
+        "name": test.name,
+        "points": test.points,
+        "earned": test.earned,
+        "message": message or test.message,
+        "seconds": test.seconds,
+        **({"waived": test.waived} if test.waived else {}),
     }

@@ -9,32 +9,29 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from autograder import scratch
 from autograder.collect import completeness
 from autograder.collect.preparation import prepare
 from autograder.collect.quarantine import Rejected
-from autograder.collect.rebuild import (
-    Rebuilt,
-)
+from autograder.collect.rebuild import Rebuilt
 from autograder.collect.submissions import PathError, Submission
 from autograder.collect.zip_archive import OURS
 from autograder.course import limits
 from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
 from autograder.grade import cache, fault_causes, waived
-from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.grade.suite import nursery as suite_nursery
+from autograder.grade.suite.result import InvalidResult, ModuleResult
 from autograder.imports import imported
 from autograder.sandbox.sandbox import best_tier
 
-Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
+Sources = Mapping[str, str]  # module -> its text
+Grader = Callable[[str, Sources, str], ModuleResult]  # (assignment, sources, module)
 Note = Callable[[int, int], None]  # (modules with a result, modules in all)
 PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
 
@@ -44,7 +41,7 @@ class ModuleJob:
     """One module to grade: its source, and those of its author's modules that it imports."""
 
     module: str
-    sources: Mapping[str, str]
+    sources: Sources
     key: str
 
 
@@ -100,49 +97,49 @@ class GradingSession:
         results = self._results(list(wanted.values()), progress)
         for outcome, jobs in zip(outcomes, plans, strict=True):
             self._collect(outcome, jobs, results)
-        found = [submission.student for submission in submissions]
-        completeness.call(found, [outcome.student for outcome in outcomes], "The graded class")
+        students = [submission.student for submission in submissions]
+        completeness.call(students, [outcome.student for outcome in outcomes], "The graded class")
         _compare_jobs(outcomes)
         return outcomes
 
     def _seconds_late(self) -> Mapping[str, float]:
         course, name = self.course, self.assignment.name
-        said = (
+        records = (
             course.receipts(name),
             course.platform_receipts(name),
             course.database,
             course.extensions,
         )
-        if not any(path.exists() for path in said):
+        if not any(path.exists() for path in records):
             return {}
         from autograder.course import late  # and nbgrader with it, which takes seconds
 
         return late.seconds_late(course, name)
 
-    def _results(self, jobs: Sequence[ModuleJob], progress: Note | None) -> dict[str, Result]:
+    def _results(self, jobs: Sequence[ModuleJob], progress: Note | None) -> dict[str, ModuleResult]:
         stored = {job.key: self.store.get(job.key) for job in jobs}
-        found = {key: result for key, result in stored.items() if result is not None}
+        results = {key: result for key, result in stored.items() if result is not None}
         if progress:
-            progress(len(found), len(jobs))
-        missing = [job for job in jobs if job.key not in found]
+            progress(len(results), len(jobs))
+        missing = [job for job in jobs if job.key not in results]
         with ThreadPoolExecutor(max_workers=max(1, self.jobs)) as pool:
             futures = {pool.submit(self._result, job): job for job in missing}
             try:
                 for future in as_completed(futures):
-                    found[futures[future].key] = future.result()
+                    results[futures[future].key] = future.result()
                     if progress:
-                        progress(len(found), len(jobs))
+                        progress(len(results), len(jobs))
                 for job in missing:
-                    if found[job.key].get("ended_by_clock"):  # nothing runs beside it now
-                        found[job.key] = self._result(job, alone=True)
+                    if results[job.key].ended_by_clock:  # nothing runs beside it now
+                        results[job.key] = self._result(job, alone=True)
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 suite_nursery.close()  # what still runs would keep us for minutes
                 raise
-        return found
+        return results
 
-    def _result(self, job: ModuleJob, *, alone: bool = False) -> Result:
+    def _result(self, job: ModuleJob, *, alone: bool = False) -> ModuleResult:
         """A module's result, stored or new. A fault of ours is an error in it, never a zero.
 
         What the clock has ended is stored only where nothing else was graded beside it.
@@ -153,25 +150,25 @@ class GradingSession:
         pauses_s = () if job.module in self._broken else PAUSES_S
         for pause_s in (*pauses_s, None):
             result = self._try(job)
-            if not result.get("error"):
-                if alone or not result.get("ended_by_clock"):
+            if not result.error:
+                if alone or not result.ended_by_clock:
                     self.store.put(job.key, result)
                 return result
             if pause_s is None or self._stopped.wait(pause_s):
                 break
         self._broken.add(job.module)
         if pauses_s:
-            result["error"] = f"{result['error']} (the last of {1 + len(pauses_s)} tries)"
+            result.error = f"{result.error} (the last of {1 + len(pauses_s)} tries)"
         return result
 
-    def _try(self, job: ModuleJob) -> Result:
+    def _try(self, job: ModuleJob) -> ModuleResult:
         try:
-            with module_folder(job.sources) as folder:
-                result = self.grader(self.assignment.name, folder, job.module)
+            result = self.grader(self.assignment.name, job.sources, job.module)
+            result.check()
+        except InvalidResult as error:
+            return ModuleResult(job.module, error=f"the suite gave no result: {error}")
         except Exception as error:
-            return {"error": f"{type(error).__name__}: {error}"}
-        if not result.get("error") and not cache.valid(result):
-            return {"error": f"the suite gave no result: {str(result)[:200]}"}
+            return ModuleResult(job.module, error=f"{type(error).__name__}: {error}")
         return result
 
     def _read(self, submission: Submission) -> Outcome:
@@ -184,8 +181,8 @@ class GradingSession:
         except Exception as error:
             if isinstance(error, OSError) and error.errno in OURS:
                 raise  # the machine's, which would be said of each submission
-            told = f"{type(error).__name__}: {error}"[: fault_causes.MAX_FAULT]
-            message = f"The grader failed while it read the submission. {told}"
+            fault = f"{type(error).__name__}: {error}"[: fault_causes.MAX_FAULT]
+            message = f"The grader failed while it read the submission. {fault}"
             outcome = Outcome(submission.student, "grader_error", message=message)
         else:
             outcome = self._pending(submission.student, rebuilt)
@@ -217,36 +214,34 @@ class GradingSession:
             for module in self.assignment.modules
         ]
 
-    def _job(self, module: str, sources: Mapping[str, str]) -> ModuleJob:
+    def _job(self, module: str, sources: Sources) -> ModuleJob:
         name = self.assignment.name
         key = cache.key(name, module, sources, self.course, trusted=self.trusted)
         return ModuleJob(module, sources, key)
 
     def _collect(
-        self, outcome: Outcome, jobs: list[ModuleJob], results: Mapping[str, Result]
+        self, outcome: Outcome, jobs: list[ModuleJob], results: Mapping[str, ModuleResult]
     ) -> None:
-        parts = {job.module: results[job.key] for job in jobs}
-        errors = {name: part.get("error") or _wrong_sum(part) for name, part in parts.items()}
-        faults = {name: str(error) for name, error in errors.items() if error}
-        parts |= {
-            name: waived.apply(part, self._waived[name])
-            for name, part in parts.items()
-            if name in self._waived and not errors[name]
+        by_module = {job.module: results[job.key] for job in jobs}
+        errors = {name: result.error or _wrong_sum(result) for name, result in by_module.items()}
+        faults = {name: error for name, error in errors.items() if error}
+        # Waivers come last: they are decisions on a result, and no result is stored with them.
+        by_module |= {
+            name: waived.apply(result, self._waived[name])
+            for name, result in by_module.items()
+            if name in self._waived and name not in faults
         }
         if faults:
             outcome.status = "grader_error"
             outcome.message = f"The grader failed. {fault_causes.by_cause(faults)}"
         outcome.graded_at = max((self.store.when(job.key) for job in jobs), default=0.0)
         outcome.key = hashlib.sha256("".join(job.key for job in jobs).encode()).hexdigest()
-        outcome.result = {
-            "modules": parts,
-            "sandbox": next((p["sandbox"] for p in parts.values() if p.get("sandbox")), ""),
-        }
+        outcome.results = by_module
 
 
-def _wrong_sum(result: Result) -> str:
+def _wrong_sum(result: ModuleResult) -> str:
     """What to say of a suite whose tests aren't worth 100 points; every mark would be wrong."""
-    total = round(sum(test["points"] for test in result["tests"]), 6)
+    total = round(sum(test.points for test in result.tests), 6)
     if total == SUITE_POINTS:
         return ""
     return f"its tests are worth {total:g} points, not {SUITE_POINTS:g}: `autograder build` tells."
@@ -260,24 +255,13 @@ def _compare_jobs(outcomes: Sequence[Outcome]) -> None:
             owners.setdefault(job, []).append(outcome)
     for job, several in owners.items():
         names = ", ".join(outcome.student for outcome in several)
-        for outcome in several if len({each.author for each in several}) > 1 else ():
+        for outcome in several if len({outcome.author for outcome in several}) > 1 else ():
             outcome.doubts.append(f"run.json: job {job} is in what each of these hands in: {names}")
 
 
 def cores() -> int:
     """The cores that this process may use: how many modules are graded at a time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def module_folder(sources: Mapping[str, str]) -> Iterator[Path]:
-    """A folder that holds these modules and nothing else, for one grading."""
-    with scratch.fresh("grade-") as outer:
-        folder = outer / "modules"
-        folder.mkdir()
-        for name, text in sources.items():
-            (folder / f"{name}.py").write_text(text, encoding="utf-8")
-        yield folder
 
 
 def suite_grader(course: Course, *, trusted: bool = False) -> Grader:
@@ -291,21 +275,14 @@ def suite_grader(course: Course, *, trusted: bool = False) -> Grader:
     suite_nursery.start()  # first: who is killed while a sandbox is tried leaves nothing
     best_tier(trust_submissions=trusted)
 
-    def grade(assignment: str, folder: Path, module: str) -> Result:
-        report = grading.grade_modules(
+    def grade(assignment: str, sources: Sources, module: str) -> ModuleResult:
+        return grading.grade_module(
             assignment,
-            folder,
+            sources,
+            module,
             secret=course.secret(),
             sandbox=not trusted,
-            modules=[module],
-            jobs=1,
             limits=limits.load(assignment, course),
         )
-        return {
-            **report["modules"][module],
-            "counts": report["counts"].get(module, []),
-            "sandbox": report["sandbox"],
-            "error": report["error"],
-        }
 
     return grade

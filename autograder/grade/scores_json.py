@@ -12,7 +12,7 @@ from ringside import kit
 
 def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:
     """The report of a grading."""
-    tiers = sorted({str(o.result["sandbox"]) for o in outcomes if o.result.get("sandbox")})
+    tiers = sorted({outcome.sandbox for outcome in outcomes if outcome.sandbox})
     return {
         "assignment": plan.name,
         "kit_version": kit.VERSION,

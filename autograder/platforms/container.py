@@ -22,7 +22,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from autograder.collect.submissions import Submission
 from autograder.course import assignment as plans
@@ -31,6 +30,7 @@ from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult
 from autograder.platforms.contents import LIMITS, limits_text
 from autograder.platforms.reality_points import KIND
 from autograder.platforms.settings import Settings
@@ -168,27 +168,27 @@ def without_reality(plan: Assignment, outcome: Outcome, settings: Settings) -> f
     """
     if best_tier() in Tier.IN_BUBBLEWRAP:
         return 0.0
-    for name, entry in outcome.result.get("modules", {}).items():
-        _without_reality(name, entry, settings.reality)
+    for result in outcome.results.values():
+        _without_reality(result, settings.reality)
     return settings.points_of_real_ranks(plan)
 
 
-def _without_reality(name: str, entry: dict[str, Any], reality: Mapping[str, float]) -> None:
-    for test in entry["tests"]:
-        if test["kind"] == KIND:
-            entry["score"] = round(entry["score"] - test["earned"], 4)
-            test.update(earned=0.0, points=0.0, detail="", reproduce="")
-            test["message"] = (
+def _without_reality(result: ModuleResult, reality: Mapping[str, float]) -> None:
+    for test in result.tests:
+        if test.kind == KIND:
+            test.earned = test.points = 0.0
+            test.detail = test.reproduce = ""
+            test.message = (
                 "Not run: no real ranks can be started in this container. Its points are not part "
                 "of the maximum."
             )
-        elif test["name"] == "module_is_there":
-            test["points"] = SUITE_POINTS - reality.get(name, 0.0)
+        elif test.name == "module_is_there":
+            test.points = SUITE_POINTS - reality.get(result.module, 0.0)
 
 
-def tell(said: Sequence[str]) -> None:
+def tell(sentences: Sequence[str]) -> None:
     """Say something to the instructor, who alone sees what we print."""
-    for sentence in said:
+    for sentence in sentences:
         print(sentence, file=sys.stderr, flush=True)
 
 

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -15,6 +14,8 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
+from autograder.grade.pipeline import Sources
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.nbgrader.release import register
 from autograder.publish import build
 
@@ -84,39 +85,33 @@ def answer():
 '''
 
 
-def toy_grader(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+def toy_grader(assignment: str, sources: Sources, module: str) -> ModuleResult:
     """Full marks for the solution, half for the word `half`, an exception for `crash`."""
-    path = folder / f"{module}.py"
-    text = path.read_text() if path.exists() else ""
+    text = sources.get(module, "")
     if "crash the grader" in text:
         raise RuntimeError("the toy grader crashed")
     solved = f"{module} is solved" in text
     values = 60.0 if solved else 30.0 if "half" in text else 0.0
-    tests = [
-        {"name": "the answer is right", "points": 60.0, "earned": values, "seconds": 0.1,
-         "kind": "values", "message": "" if solved else "says <script>alert(1)</script>",
-         "detail": "" if solved else f"ValueError: <b>\n  {module}.py:2 in answer",
-         "reproduce": "" if solved else f"ringside run {module}.py:answer --ranks 3"},
-        {"name": "the answer is fast", "points": 40.0, "earned": 40.0 * solved, "seconds": 0.2,
-         "kind": "speed", "message": "" if solved else "Not fast.", "detail": "",
-         "reproduce": ""},
-    ]  # fmt: skip
-    return {
-        "score": values + 40.0 * solved,
-        "max_score": 100.0,
-        "tests": tests,
-        "counts": [
-            {
-                "case": "answer on 2 ranks",
-                "sent_bytes": [10, 13],
-                "allowed": {"sent_bytes": [12, 12]},
-            }
-        ],
-        "timeline_svg": '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">'
-        '<rect width="9" height="9" onclick="x()"/><script>x()</script></svg>',
-        "sandbox": "a toy",
-        "error": None,
+    right = TestResult("the answer is right", "values", 60.0, values, seconds=0.1)
+    fast = TestResult("the answer is fast", "speed", 40.0, 40.0 * solved, seconds=0.2)
+    if not solved:
+        right.message = "says <script>alert(1)</script>"
+        right.detail = f"ValueError: <b>\n  {module}.py:2 in answer"
+        right.reproduce = f"ringside run {module}.py:answer --ranks 3"
+        fast.message = "Not fast."
+    bytes_sent = {
+        "case": "answer on 2 ranks",
+        "sent_bytes": [10, 13],
+        "allowed": {"sent_bytes": [12, 12]},
     }
+    return ModuleResult(
+        module,
+        [right, fast],
+        counts=[bytes_sent],
+        timeline_svg='<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">'
+        '<rect width="9" height="9" onclick="x()"/><script>x()</script></svg>',
+        sandbox="a toy",
+    )
 
 
 @pytest.fixture(scope="session")

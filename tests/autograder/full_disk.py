@@ -24,14 +24,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from autograder import scratch
 from autograder.commands import cli
+from autograder.course import assignment as plans
 from autograder.course import database, nbgrader_steps
 from autograder.course.course import Course
-from autograder.grade import class_grading, pipeline
+from autograder.grade import class_grading, grading, pipeline
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook.nbgrader import csv_export
 from tests.autograder.conftest import NAME, toy_grader
 
+
+def staging_grader(assignment: str, sources: pipeline.Sources, module: str) -> ModuleResult:
+    """The toy's result, with the module written where its suite would read it."""
+    with grading.staged(plans.load(assignment), sources):
+        return toy_grader(assignment, sources, module)
+
+
 Course.results = property(lambda self: self.build / "results")  # type: ignore[method-assign]
-pipeline.suite_grader = lambda course, **_: toy_grader  # type: ignore[assignment]
+pipeline.suite_grader = lambda course, **_: staging_grader  # type: ignore[assignment]
 pipeline.PAUSES_S = (0.0,)  # type: ignore[assignment]
 class_grading.best_tier = lambda **_: "none"
 

@@ -48,10 +48,7 @@ def run(
     suite = Course.here().hidden(plan.name) / f"test_{subject.module}.py"
     limits = replace(plan.limits, cpu_s=_A_DAY_S, sleep_s=_A_DAY_S, clock_s=_A_DAY_S)
     with scratch.fresh("one-test-") as folder:
-        source = folder / "source"
-        source.mkdir()
-        (source / f"{subject.module}.py").write_text(subject.source, encoding="utf-8")
-        with staged(plan, source) as stage:
+        with staged(plan, {subject.module: subject.source}) as stage:
             job = SuiteJob(
                 module=subject.module,
                 folder=str(stage),

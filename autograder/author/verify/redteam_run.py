@@ -53,6 +53,7 @@ from autograder.course.course import Course
 from autograder.course.secret import PUBLIC_SECRET
 from autograder.grade import pipeline, scores_csv
 from autograder.grade.cache import Store
+from autograder.grade.outcome import Outcome
 from autograder.grade.suite import nursery as suite_nursery
 from autograder.gradebook.report import rendering, report
 from autograder.sandbox.watchdog import ProcessId, descendants
@@ -141,10 +142,9 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
     return grade
 
 
-def _flags_of(outcome: Any) -> list[str]:
+def _flags_of(outcome: Outcome) -> list[str]:
     """What the instructor is told besides the score."""
-    parts = outcome.result.get("modules", {}).values()
-    return [str(flag) for part in parts for flag in part.get("flags") or []]
+    return [flag for result in outcome.results.values() for flag in result.flags]
 
 
 def _handed_in(attack: Attack, outside: Outside, scratch: Path, release: Path) -> Path:

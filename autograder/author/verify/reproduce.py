@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -155,15 +155,13 @@ def hidden_line(
     plan: Assignment, module: str, test: str, wrong: str, source: str, secret: str = "lines"
 ) -> Typed | None:
     """What comes of a hidden test's line for a wrong submission; None: it passes the test."""
-    with scratch.fresh("lines-") as folder:
-        (folder / f"{module}.py").write_text(source, encoding="utf-8")
-        with staged(plan, folder) as stage:
-            record = run_suite(plan, module, stage, secret=secret, sandbox=False, about=test)
-    found = next((each for each in record.get("tests", []) if each["name"] == test), None)
-    if found is None or found["earned"] >= found["points"]:
+    with staged(plan, {module: source}) as stage:
+        result = run_suite(plan, module, stage, secret=secret, sandbox=False, about=test)
+    failure = next((t for t in result.tests if t.name == test and not t.is_full), None)
+    if failure is None:
         return None
     with laid(plan, module, source) as folder:
-        return _typed(plan, module, "hidden", test, wrong, found, folder)
+        return _typed(plan, module, "hidden", test, wrong, asdict(failure), folder)
 
 
 def _typed(

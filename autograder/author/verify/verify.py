@@ -19,20 +19,17 @@ With ``--sample`` only a part is graded, always the same one; see ``sample``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from autograder import scratch
 from autograder.author.verify import edits
 from autograder.author.verify import public_tests as public
 from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
 from autograder.grade.suite.plugin import VALUES_ONLY
+from autograder.grade.suite.result import ModuleResult, TestResult
 
 SECRET = "verify"
 NO_WARNING = 90.0  # an honest mistake with all public points earns that much
@@ -144,41 +141,39 @@ def stub(source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def judge(subject: Subject, record: dict[str, Any]) -> Finding:
+def judge(subject: Subject, result: ModuleResult) -> Finding:
     """Compare what the suite said with what is expected."""
-    tests = record.get("tests", [])
-    failed = [test["name"] for test in tests if test["earned"] < test["points"]]
-    by_values = any(
-        test["earned"] < test["points"] for test in tests if test["kind"] in VALUES_ONLY
-    )
-    score = sum(test["earned"] for test in tests)
+    tests = result.tests
+    failed = [test.name for test in tests if not test.is_full]
+    by_values = any(test.kind in VALUES_ONLY and not test.is_full for test in tests)
+    score = sum(test.earned for test in tests)
     finding = Finding(subject.kind, subject.module, subject.name, True, score=score)
     finding.failed, finding.killed_by_values = failed, by_values
     finding.caught_by = subject.fails if subject.fails in failed else ""
-    if record.get("error"):
-        finding.ok, finding.sentence = False, f"the grader failed: {record['error']}"
+    if result.error:
+        finding.ok, finding.sentence = False, f"the grader failed: {result.error}"
         return finding
     finding.ok, finding.sentence = _expected(subject, tests, failed, score)
     return finding
 
 
 def _expected(
-    subject: Subject, tests: list[dict[str, Any]], failed: list[str], score: float
+    subject: Subject, tests: list[TestResult], failed: list[str], score: float
 ) -> tuple[bool, str]:
-    possible = sum(test["points"] for test in tests)
+    possible = sum(test.points for test in tests)
     if subject.kind != "wrong" and possible != SUITE_POINTS:
         return False, f"the suite's points add up to {possible:g}, not {SUITE_POINTS:g}"
     if subject.kind in ("reference", "right"):
-        first = next((test["message"] for test in tests if test["name"] in failed), "")
+        first = next((test.message for test in tests if test.name in failed), "")
         return not failed, f"fails {failed[0]}: {first}" if failed else ""
     if subject.kind == "stub":
-        silent = [test["name"] for test in tests if not test["message"].strip()]
+        silent = [test.name for test in tests if not test.message.strip()]
         return score == 0 and not silent, f"earned {score:g}" if score else " ".join(silent)
     if subject.fails in failed:
         low, high = subject.earns or (0.0, SUITE_POINTS)
         sentence = f"earns {score:g} points, not {low:g} to {high:g}"
         return (True, "") if low <= score <= high else (False, sentence)
-    if subject.fails in {test["name"] for test in tests}:
+    if subject.fails in {test.name for test in tests}:
         others = ", ".join(failed) or "no test of values"
         return False, f"passes {subject.fails}; fails {others}"
     return False, f"names the test {subject.fails!r}, which does not exist"
@@ -216,8 +211,8 @@ def verify(
                 subject.kind, subject.module, subject.name, False, sentence, not_run=True
             )
         whole = points or only_sample or subject.earns is not None
-        with _folder_of(subject) as folder, staged(plan, folder) as stage:
-            record = run_suite(
+        with staged(plan, {subject.module: subject.source}) as stage:
+            result = run_suite(
                 plan,
                 subject.module,
                 stage,
@@ -225,14 +220,13 @@ def verify(
                 sandbox=sandbox,
                 about="" if whole else subject.fails,
             )
-        finding = judge(subject, record)
+        finding = judge(subject, result)
         finding.whole = whole
         if points and subject.kind == "wrong":
             finding.public = public.percent(plan, subject.module, subject.source)
             compare_with_public(subject, finding)
         if subject.kind == "reference" and finding.ok:
-            names = [test["name"] for test in record["tests"]]
-            idle = [name for name in names if (subject.module, name) not in caught]
+            idle = [test.name for test in result.tests if (subject.module, test.name) not in caught]
             finding.ok = not idle
             finding.sentence = f"no wrong submission is for {', '.join(idle)}" if idle else ""
         finding.seconds = round(time.monotonic() - begun, 2)
@@ -254,10 +248,3 @@ def compare_with_public(subject: Subject, finding: Finding) -> None:
             f"has all public points and earns {finding.score:g} of 100 hidden ones; where "
             f"no public test fails, it must earn {NO_WARNING:g} or more"
         )
-
-
-@contextmanager
-def _folder_of(subject: Subject) -> Iterator[Path]:
-    with scratch.fresh("verify-") as folder:
-        (folder / f"{subject.module}.py").write_text(subject.source, encoding="utf-8")
-        yield folder

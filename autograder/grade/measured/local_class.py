@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from autograder.course.assignment import Assignment, MeasuredSpec
 from autograder.course.course import Course
 from autograder.grade.measured.measurement import Measurement, measure
 from autograder.grade.outcome import Outcome
-from autograder.grade.pipeline import module_folder
 
 __all__ = ["measure_class"]
 
@@ -56,17 +54,13 @@ def _measured(
         record = Measurement(spec.module, spec.function, ranks or spec.ranks, spec.n, spec.points)
         record.status, record.message = "not measured", reason
         return record
-    with module_folder(outcome.modules) as folder:
-        return measure(plan, spec, folder, reference, trusted=trusted, ranks=ranks, gpus=gpus)
+    return measure(plan, spec, outcome.modules, reference, trusted=trusted, ranks=ranks, gpus=gpus)
 
 
 def _not_to_be_measured(spec: MeasuredSpec, outcome: Outcome) -> str:
     """Why a module has no time worth measuring; empty if it has."""
     if spec.module not in outcome.modules or spec.module in outcome.untouched:
         return f"{spec.module}.py was not written."
-    values: list[dict[str, Any]] = [
-        test for test in outcome.tests(spec.module) if test.get("kind") == "values"
-    ]
-    if any(test["earned"] < test["points"] for test in values):
+    if any(test.kind == "values" and not test.is_full for test in outcome.tests(spec.module)):
         return "Tests of its values fail, and wrong values have no speed."
     return ""

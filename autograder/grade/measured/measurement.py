@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.course.assignment import Assignment, MeasuredSpec
-from autograder.grade.grading import staged
+from autograder.grade.grading import sources_in, staged
 from autograder.grade.measured.hardware import cores, num_gpus
 from autograder.grade.measured.intervals import credit, median_interval
 from autograder.grade.measured.world import CallFailed, Disturbed, Unavailable, Window, World, room
@@ -86,7 +86,7 @@ class Measurement:
 def measure(
     plan: Assignment,
     spec: MeasuredSpec,
-    student: Path,
+    student: Mapping[str, str],
     reference: Path,
     *,
     trusted: bool = False,
@@ -98,7 +98,8 @@ def measure(
     """Measure one function of one submission, here.
 
     Args:
-        student, reference: folders with the modules of each.
+        student: name -> text of the modules that were handed in.
+        reference: the folder of the solution.
         trusted: go on where no sandbox works.
         ranks: in place of the number that the assignment says.
         gpus: functions of torch.distributed on NCCL, a GPU a rank.
@@ -114,7 +115,8 @@ def measure(
         if record.launcher == "nccl":
             _refuse_few("GPUs", num_gpus(), spec_ranks)
         with ExitStack() as stack:
-            folders = [stack.enter_context(staged(plan, each)) for each in (student, reference)]
+            both = (student, sources_in(plan, reference))
+            folders = [stack.enter_context(staged(plan, sources)) for sources in both]
             pair = Pair(
                 spec,
                 spec_ranks,

@@ -11,7 +11,7 @@ import numpy as np
 
 from autograder.grade.suite import whose_fault
 from autograder.grade.suite.disclosure import Disclosure
-from autograder.grade.suite.job import SuiteJob, SuiteRecord
+from autograder.grade.suite.job import SuiteJob
 from autograder.grade.suite.reality import (
     RanksDoNotEnd,
     RanksEnded,
@@ -21,6 +21,7 @@ from autograder.grade.suite.reality import (
     RealRanks,
     RealRun,
 )
+from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
 from ringside.checking.ring_bytes import sent_as_ring
@@ -42,7 +43,7 @@ class Ranks:
     """
 
     def __init__(
-        self, session: Session, record: SuiteRecord, job: SuiteJob, allowance: Allowance
+        self, session: Session, record: ModuleResult, job: SuiteJob, allowance: Allowance
     ) -> None:
         self._session = session
         self._record = record

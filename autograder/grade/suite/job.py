@@ -1,4 +1,4 @@
-"""What one run of a suite is about, and what it found: JSON on the way in and out."""
+"""What one run of a suite is about, as JSON on its way in."""
 
 from __future__ import annotations
 
@@ -34,40 +34,6 @@ class SuiteJob:
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers of a test, or of a run that tests share."""
-        words = "\0".join((self.secret, name, self.module_hash))
-        digest = hashlib.sha256(words.encode()).digest()
+        seed = "\0".join((self.secret, name, self.module_hash))
+        digest = hashlib.sha256(seed.encode()).digest()
         return np.random.default_rng(int.from_bytes(digest[:16], "big"))
-
-
-@dataclass
-class TestRecord:
-    """One test's result; ``message`` holds author's sentences only."""
-
-    __test__ = False  # for pytest, which looks for classes named Test...
-
-    name: str
-    kind: str
-    points: float
-    earned: float = 0.0
-    message: str = ""
-    detail: str = ""
-    reproduce: str = ""
-    seconds: float = 0.0
-    world_sizes: list[int] = field(default_factory=list)  # of its runs
-    essential: bool = False  # whether a module that fails it misses the point
-    uncut: float = 0.0  # what it earned before the module was held to its essential test
-    uncut_message: str = ""
-
-
-@dataclass
-class SuiteRecord:
-    """What the suite found about one module."""
-
-    module: str
-    tests: list[TestRecord] = field(default_factory=list)
-    counts: list[dict[str, Any]] = field(default_factory=list)
-    timeline_svg: str | None = None
-    sandbox: str = "none"
-    flags: list[str] = field(default_factory=list)
-    ended_by_clock: bool = False  # on a machine that was busy: it tells nothing of the module
-    error: str | None = None  # a fault of ours: then nothing counts

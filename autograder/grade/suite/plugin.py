@@ -25,8 +25,9 @@ from autograder.course.limits import Limits
 from autograder.grade.real_ranks.hash_order import may_depend_on_hashes
 from autograder.grade.suite import whose_fault
 from autograder.grade.suite.calls import Mpi, Ranks
-from autograder.grade.suite.job import SuiteJob, SuiteRecord, TestRecord
+from autograder.grade.suite.job import SuiteJob
 from autograder.grade.suite.reality import RealRanks
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
@@ -54,17 +55,17 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     with contextlib.ExitStack() as stack:
         if job.sandbox:
             nursery = _nursery(job, 0)
-            place = stack.enter_context(
+            sandbox = stack.enter_context(
                 Sandbox(folder, limits=limits, proc=False)
                 if nursery is None
                 else WarmSandbox(nursery, folder, limits=limits, proc=False)
             )
-            record.sandbox = place.tier
+            record.sandbox = sandbox.tier
             session = Session(
                 folder,
-                launcher=place.popen,  # type: ignore[arg-type]
-                folder_inside=str(place.modules_path),
-                kit_inside=str(place.kit_path),
+                launcher=sandbox.popen,  # type: ignore[arg-type]
+                folder_inside=str(sandbox.modules_path),
+                kit_inside=str(sandbox.kit_path),
                 strict=True,
                 limits=network_limits(limits),
                 patience=allowance,
@@ -79,7 +80,7 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
             )
         stack.enter_context(session)
         if job.sandbox:
-            allowance.watch(place.reading, place.lower_priority)
+            allowance.watch(sandbox.reading, sandbox.lower_priority)
         else:
             allowance.watch(lambda: of_tree(session.process))
         recorder.ranks = Ranks(session, record, job, allowance)
@@ -155,11 +156,11 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     return request.config.stash[_RECORDER].job.rng(request.node.name)
 
 
-def _told(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+def _text_of(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
     """An exception for the instructor: what, and where it was raised."""
     lines = traceback.format_exception_only(excinfo.type, excinfo.value)
-    place = excinfo.traceback[-1]
-    return f"{''.join(lines).strip()[:400]} ({place.path}:{place.lineno + 1})"
+    frame = excinfo.traceback[-1]
+    return f"{''.join(lines).strip()[:400]} ({frame.path}:{frame.lineno + 1})"
 
 
 def _kind(item: pytest.Item) -> str:
@@ -190,7 +191,7 @@ class Recorder:
 
     def __init__(self, job: SuiteJob) -> None:
         self.job = job
-        self.record = SuiteRecord(job.module)
+        self.record = ModuleResult(job.module, sandbox="none")
         self.ranks: Ranks | None = None
         self.fresh_ranks = FreshRanks()
 
@@ -238,7 +239,7 @@ class Recorder:
         if marker is None or kind not in KINDS:
             self.record.error = f"{item.name} has no points marker with a known kind"
             return
-        test = TestRecord(item.name, kind, float(marker.args[0]))
+        test = TestResult(item.name, kind, float(marker.args[0]))
         test.essential = bool(marker.kwargs.get("essential"))
         test.seconds = round(call.duration, 3)
         test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
@@ -249,8 +250,8 @@ class Recorder:
         elif verdict is not None:
             test.earned = round(test.points * min(1.0, max(0.0, verdict.fraction)), 4)
             test.message = cut(verdict.sentence, MESSAGE_LIMIT)
-            made = self.ranks.made if self.ranks is not None and kind == "values" else []
-            detail = noted(verdict.detail, [each.result for each in made])
+            calls = self.ranks.made if self.ranks is not None and kind == "values" else []
+            detail = noted(verdict.detail, [call.result for call in calls])
             test.detail = cut(detail, DETAIL_LIMIT)
             test.reproduce = cut(verdict.reproduce, MESSAGE_LIMIT)
         elif target := self._misshapen(item):
@@ -266,7 +267,7 @@ class Recorder:
             )
             self.record.flags.append(
                 f"{item.name} ended in an error of the grader's own, after the submission's data "
-                f"had come in: {_told(call.excinfo)}. The test earned nothing; see whether the "
+                f"had come in: {_text_of(call.excinfo)}. The test earned nothing; see whether the "
                 "module provokes it, and report it if not."
             )
         else:
@@ -301,7 +302,7 @@ class Recorder:
             return ""
 
     def _fault(self, name: str, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        self.record.error = f"{name}: {_told(excinfo)}"
+        self.record.error = f"{name}: {_text_of(excinfo)}"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A suite that can't be read is a fault of ours."""

@@ -70,11 +70,7 @@ def record_of(plan: Assignment, outcome: Outcome, notebook: Path) -> GradeRecord
         module.name: GradedPart(
             outcome.points(module) if graded else 0.0,
             {
-                str(test["name"]): {
-                    "earned": test["earned"],
-                    "points": test["points"],
-                    "says": str(test.get("message") or ""),
-                }
+                test.name: {"earned": test.earned, "points": test.points, "says": test.message}
                 for test in outcome.tests(module.name)
             },
         )
@@ -95,10 +91,9 @@ def submission_hash(notebook: Path) -> str:
     """What tells a submission from the next one: its notebook, else the files that count for it."""
     if not is_placeholder(notebook):
         return file_hash(notebook)
-    files = [
-        each for each in notebook.parent.rglob("*") if each.suffix in (".ipynb", ".py", ".zip")
-    ]
-    hashes = [f"{each.relative_to(notebook.parent)} {file_hash(each)}" for each in sorted(files)]
+    folder = notebook.parent
+    files = [path for path in folder.rglob("*") if path.suffix in (".ipynb", ".py", ".zip")]
+    hashes = [f"{path.relative_to(folder)} {file_hash(path)}" for path in sorted(files)]
     return hashlib.sha256("\n".join(hashes).encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import nbgrader.api
@@ -22,28 +22,42 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 
 from autograder import notebooks
 from autograder.collect import cluster_run
-from autograder.collect.rebuild import Rebuilt, modules_of, release_notebook
-from autograder.course import applied_tables as told
+from autograder.collect.rebuild import RebuiltNotebook
+from autograder.course import applied_tables, decisions
 from autograder.course import assignment as plans
-from autograder.course import decisions
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.course.course import Course
 from autograder.grade import fault_causes, pipeline
 from autograder.grade.outcome import Outcome, clamp
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook.nbgrader import applied_decisions, grades, grading_record
 from autograder.gradebook.report import cell_tables
 from autograder.publish.build import cell_points
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
+SUBMITTED = "ringside_submitted"  # where nbgrader's resources bring what was rebuilt
 
 # nbgrader opens the gradebook eight times for a submission, each time with an engine that has yet
 # to compile all its statements: a third of the time. An engine stays of use after it is disposed.
 nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
 
 
+@dataclass(frozen=True)
+class Submitted:
+    """What `nbgrader autograde` has before it, quarantined and rebuilt once.
+
+    Attributes:
+        rebuilt: its notebook is the one that nbgrader gets; its modules are graded.
+        rejected: why it can't be read, or empty.
+    """
+
+    rebuilt: RebuiltNotebook
+    rejected: str = ""
+
+
 def grade_now(course: Course) -> pipeline.Grader:
     """The real grader, asked for when it is needed: a stored result needs no sandbox."""
-    return lambda *words: pipeline.suite_grader(course)(*words)
+    return lambda *module: pipeline.suite_grader(course)(*module)
 
 
 class GraderFailed(RuntimeError):
@@ -64,9 +78,9 @@ class OneCause(logging.Filter):
             return True
         cause = text.rpartition(mark)[2].strip()
         record.msg, record.args = cause, ()
-        known = fault_causes.TRIES.sub("", cause)  # only the first of many is tried anew
-        is_new = known not in self._causes
-        self._causes.add(known)
+        cause = fault_causes.TRIES.sub("", cause)  # only the first of many is tried anew
+        is_new = cause not in self._causes
+        self._causes.add(cause)
         return is_new
 
 
@@ -79,18 +93,10 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         course = Course.of_root(self.parent.parent.coursedir.root)
         plan = plans.load(resources["nbgrader"]["assignment"], course)
         student = resources["nbgrader"]["student"]
-        outcome = self._outcome(plan, student, course, nb)
+        outcome = self._outcome(plan, student, course, resources[SUBMITTED])
         if outcome.status == "grader_error":
             grades.ask_for_a_person(course, plan.name, student)
             raise GraderFailed(outcome.message)  # nbgrader records a failure, not a zero
-        kept = nb.metadata.get(MARK, {}).get("runs")
-        outcome.runs = (
-            [cluster_run.of_record(run) for run in kept]
-            if kept
-            else cluster_run.check_all(
-                plan, course.submitted(student, plan.name), outcome.modules, course
-            )
-        )
         runs = {run.name: run for run in outcome.runs}
         for cell in nb.cells:
             write_outputs(plan, cell, outcome, runs)
@@ -102,20 +108,15 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         }
         return nb, resources
 
-    def _outcome(self, plan: Assignment, student: str, course: Course, nb: NotebookNode) -> Outcome:
-        mark = nb.metadata.get(MARK, {})
-        if mark.get("rejected"):
-            return Outcome(student, "rejected", message=mark["rejected"], notes=mark["notes"])
-        release = release_notebook(plan, course.release(plan.name))
-        modules, untouched = modules_of(plan, nb, release)
-        for name in mark.get("absent", ()):
-            modules.pop(name, None)
-        rebuilt = Rebuilt(
-            modules,
-            tuple(name for name in untouched if name in modules),
-            list(mark.get("notes", [])),
-            list(mark.get("intake", [])),
-        )
+    def _outcome(
+        self, plan: Assignment, student: str, course: Course, submitted: Submitted
+    ) -> Outcome:
+        rebuilt = submitted.rebuilt
+        if submitted.rejected:
+            message = submitted.rejected
+            return Outcome(
+                student, "rejected", message=message, notes=rebuilt.notes, runs=rebuilt.runs
+            )
         session = pipeline.GradingSession(plan, course, grade_now(course), jobs=pipeline.cores())
         return session.outcome(student, rebuilt)
 
@@ -211,13 +212,13 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
             return []
         return [
             (grade, grade.auto_score)
-            for each in submission.notebooks
-            for grade in each.grades
+            for notebook in submission.notebooks
+            for grade in notebook.grades
             if grade.manual_score is not None and not grade.needs_manual_grade
         ]
 
     def _save_extra_credit(self, plan: Assignment, outcome: Outcome) -> None:
-        notes = told.read(self.gradebook)
+        notes = applied_tables.read(self.gradebook)
         for module in plan.modules:
             if not module.extra:
                 continue
@@ -228,7 +229,7 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
             ours = key not in notes or notes[key] == f"{grade.extra_credit}"
             if grade.manual_score is None and ours:
                 grade.extra_credit = clamp(outcome.points(module), module.weight)
-                told.write(self.gradebook, key, f"{grade.extra_credit}")
+                applied_tables.write(self.gradebook, key, f"{grade.extra_credit}")
 
 
 class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
@@ -247,9 +248,9 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
 
     def _say_which_pages_are_old(self, course: Course, plan: Assignment, student: str) -> None:
         """Once a run: nbgrader's autograde makes no pages."""
-        told = getattr(self, "_told", False)
-        if not told and (course.feedback(student, plan.name) / f"{plan.name}.html").is_file():
-            self._told = True
+        has_warned = getattr(self, "_has_warned", False)
+        if not has_warned and (course.feedback(student, plan.name) / f"{plan.name}.html").is_file():
+            self._has_warned = True
             self.log.warning(
                 "There are feedback pages of %s from before: `nbgrader generate_feedback %s` "
                 "renews those whose grade has changed; where feedback was released, "
@@ -261,9 +262,14 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
 def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
     stored = json.loads(nb.metadata[MARK]["outcome"])
-    runs = stored.get("runs") or list(nb.metadata[MARK].get("runs", {}).values())
-    changed = {
-        "untouched": tuple(stored["untouched"]),
-        "runs": [cluster_run.of_record(run) for run in runs],
-    }
-    return Outcome(**{**stored, **changed})
+    runs = stored.pop("runs", None) or list(nb.metadata[MARK].get("runs", {}).values())
+    parts = stored.pop("results", None)
+    if parts is None:  # of a notebook that an earlier kit has autograded
+        parts = stored.pop("result", {}).get("modules", {})
+    return Outcome(
+        **{**stored, "untouched": tuple(stored["untouched"])},
+        runs=[cluster_run.of_record(run) for run in runs],
+        results={
+            name: ModuleResult.from_json({"module": name, **part}) for name, part in parts.items()
+        },
+    )

@@ -5,22 +5,21 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nbconvert.exporters import NotebookExporter
-from nbformat import NotebookNode
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 
 from autograder import notebooks, storage
-from autograder.collect import own_folder, preparation, submissions, team_submissions
+from autograder.collect import cluster_run, own_folder, preparation, submissions, team_submissions
 from autograder.collect.quarantine import Rejected, sweep
 from autograder.collect.rebuild import (
     RebuiltNotebook,
     as_notebook,
     beside_sentence,
+    modules_of,
     release_notebook,
 )
 from autograder.course import assignment as plans
@@ -31,7 +30,7 @@ from autograder.course.people import others_read
 from autograder.grade import pipeline
 from autograder.gradebook.nbgrader import grading_record, settled
 from autograder.gradebook.nbgrader.outdated import clear_unfinished, why_another, why_not_result
-from autograder.gradebook.nbgrader.results import MARK, OneCause, grade_now
+from autograder.gradebook.nbgrader.results import SUBMITTED, OneCause, Submitted, grade_now
 from autograder.sandbox.sandbox import SandboxUnavailable
 
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
@@ -48,8 +47,8 @@ def _see_files(converter: Any) -> None:
     try:
         if name in plans.known(course):
             plan = plans.load(name, course)
-            found = [submissions.Submission(f.parent.name, f) for f in course.submissions(name)]
-            doubts = team_submissions.doubts(plan, found, course)
+            handed_in = [submissions.Submission(f.parent.name, f) for f in course.submissions(name)]
+            doubts = team_submissions.doubts(plan, handed_in, course)
             for sentence in [*doubts, *team_submissions.spread(plan, course)]:
                 converter.log.warning(sentence)
             for folder in course.submissions(name):
@@ -68,20 +67,20 @@ def _convert_all(converter: Any) -> None:
         _convert_notebooks(converter)
     finally:
         converter.log.removeFilter(once)
-    where = converter.coursedir
-    course = Course.of_root(where.root)
-    seen = {Path(each).parent.name for each in converter.assignments}
-    excluded = set(getattr(where, "student_id_exclude", "").split(","))
-    asked = [
+    settings = converter.coursedir
+    course = Course.of_root(settings.root)
+    listed = {Path(folder).parent.name for folder in converter.assignments}
+    excluded = set(getattr(settings, "student_id_exclude", "").split(","))
+    missing = [
         folder
-        for folder in course.submissions(where.assignment_id)
-        if fnmatch.fnmatchcase(folder.parent.name, where.student_id)
+        for folder in course.submissions(settings.assignment_id)
+        if fnmatch.fnmatchcase(folder.parent.name, settings.student_id)
+        and folder.parent.name not in listed | excluded
     ]
-    missing = [each for each in asked if each.parent.name not in seen | excluded]
     for folder in missing:
         converter.log.error("%s was not graded: nbgrader can't list it.", folder)
     if missing:
-        names = ", ".join(each.parent.name for each in missing)
+        names = ", ".join(folder.parent.name for folder in missing)
         raise NbGraderException(f"Handed in and not graded: {names}. The log says more.")
 
 
@@ -152,17 +151,24 @@ class RebuildExporter(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[Any, dict[str, Any]]:
+        # nbgrader converts each notebook twice: what was handed in, at once followed by the copy
+        # that it has written of our rebuild. The second time nothing of the student's is read.
         resources = resources or {}
         path = Path(filename)
         converter: Any = self.parent
-        sanitizing = converter._sanitizing
-        notebook = self._rebuilt(path, resources) if sanitizing else notebooks.read(path)
+        if converter._sanitizing:
+            self._submitted = self._rebuild(path, resources)
+            notebook = self._submitted.rebuilt.notebook
+        else:
+            notebook = notebooks.read(path)
+            resources[SUBMITTED] = self._submitted
         output, resources = super().from_notebook_node(  # type: ignore[no-untyped-call]
             notebook, resources=resources, **kw
         )
         return output, resources
 
-    def _rebuilt(self, path: Path, resources: dict[str, Any]) -> NotebookNode:
+    def _rebuild(self, path: Path, resources: dict[str, Any]) -> Submitted:
+        """Quarantine and rebuild what lies beside `path`; what is graded is what is found here."""
         if why := _not_swept.get(str(path.parent)):
             raise RuntimeError(why)
         converter: Any = self.parent
@@ -175,30 +181,26 @@ class RebuildExporter(NotebookExporter):
         rejected = ""
         try:
             submission = submissions.Submission(student, path.parent)
-            found = preparation.prepare(plan, submission, course)
+            rebuilt = preparation.prepare(plan, submission, course)
         except (Rejected, submissions.PathError) as error:
-            found, rejected = RebuiltNotebook(notebook=release), str(error)
-        if not isinstance(found, RebuiltNotebook):
-            found = as_notebook(plan, release, found)
-            if lost and found.modules:
-                found.intake.append(beside_sentence(f"{plan.notebook} {lost}.", found.modules))
+            rebuilt, rejected = RebuiltNotebook(notebook=release), str(error)
+            rebuilt.runs = cluster_run.check_all(plan, path.parent, {}, course)
+        if not isinstance(rebuilt, RebuiltNotebook):
+            rebuilt = as_notebook(plan, release, rebuilt)
+            if lost and rebuilt.modules:
+                rebuilt.intake.append(beside_sentence(f"{plan.notebook} {lost}.", rebuilt.modules))
             elif lost:
                 rejected = lost if lost == refused.get(".") else f"{plan.notebook} {lost}."
-        names = {module.name for module in plan.modules}
-        found.notebook.metadata[MARK] = {
-            "notes": [f"{name} {why}." for name, why in refused.items()] + found.notes,
-            "intake": found.intake,
-            "absent": sorted(names - found.modules.keys()),
-            "runs": [asdict(run) for run in found.runs],  # perhaps of an archive, unpacked by now
-            "rejected": rejected,
-        }
-        return found.notebook
+        rebuilt.notes[:0] = [f"{name} {why}." for name, why in refused.items()]
+        _, as_released = modules_of(plan, rebuilt.notebook, release)
+        rebuilt.untouched = tuple(name for name in as_released if name in rebuilt.modules)
+        return Submitted(rebuilt, rejected)
 
 
 def _assigned(converter: Any) -> tuple[str, list[str]]:
     """The assignment that nbgrader is about to convert, and whose submissions."""
     folders = [Path(name) for name in converter.assignments]  # <student>/<assignment>
-    return str(converter.coursedir.assignment_id), [each.parent.name for each in folders]
+    return str(converter.coursedir.assignment_id), [folder.parent.name for folder in folders]
 
 
 def _check_sandbox(course: Course, folders: Iterable[str]) -> None:
@@ -207,8 +209,11 @@ def _check_sandbox(course: Course, folders: Iterable[str]) -> None:
     Raises:
         SandboxUnavailable: that is so.
     """
-    if not all(_is_graded(course, Path(folder)) for folder in folders):
+    try:
         pipeline.suite_grader(course)
+    except SandboxUnavailable:
+        if not all(_is_graded(course, Path(folder)) for folder in folders):
+            raise
 
 
 def _is_graded(course: Course, folder: Path) -> bool:

@@ -74,7 +74,7 @@ class Failure:
 
     @property
     def lost(self) -> float:
-        return sum(each.points for each in self.others)
+        return sum(test.points for test in self.others)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,6 @@ class ModuleSection:
     failures: tuple[Failure, ...]
     counts: tuple[CountRow, ...]
     timeline: str
-    caption: str
     lines: tuple[tuple[int, str, bool], ...]  # number, text, whether a message names it
     measured: tuple[MeasuredRow, ...] = ()
 
@@ -198,14 +197,14 @@ def test_rows(outcome: Outcome, module: ModuleSpec) -> tuple[TestRow, ...]:
     """The tests of one module."""
     return tuple(
         TestRow(
-            name=sentence(shown(test.get("name", ""), 200, 1)),
-            kind=shown(test.get("kind") or "", 40),
-            points=clamp(test.get("points"), SUITE_POINTS),
-            earned=clamp(test.get("earned"), clamp(test.get("points"), SUITE_POINTS)),
-            message=shown(test.get("message") or ""),
-            detail=shown(test.get("detail") or ""),
-            reproduce=shown(test.get("reproduce") or "", 500, 4),
-            waived=shown(test.get("waived") or "", 600, 6),
+            name=sentence(shown(test.name, 200, 1)),
+            kind=shown(test.kind, 40),
+            points=clamp(test.points, SUITE_POINTS),
+            earned=clamp(test.earned, clamp(test.points, SUITE_POINTS)),
+            message=shown(test.message),
+            detail=shown(test.detail),
+            reproduce=shown(test.reproduce, 500, 4),
+            waived=shown(test.waived, 600, 6),
         )
         for test in outcome.tests(module.name)
     )
@@ -225,8 +224,8 @@ def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
     failed, held = with_held(
         [test for test in tests if test.state != "full"], lambda test: test.message
     )
-    found = [Failure(*group) for group in by_reason(failed, reason_of)]
-    return tuple(replace(each, held=() if k else tuple(held)) for k, each in enumerate(found))
+    groups = [Failure(*group) for group in by_reason(failed, reason_of)]
+    return (replace(groups[0], held=tuple(held)), *groups[1:]) if groups else ()
 
 
 def graded_cells(nb: NotebookNode, unread: Collection[str] = ()) -> list[GradedCell]:
@@ -282,13 +281,13 @@ def page_of(
             for cell in cells or []
             if cell.comment and cell.grade_id not in {p.name for p in plan.paragraphs}
         ),
-        sandbox=shown(outcome.result.get("sandbox") or "", 200, 1),
+        sandbox=shown(outcome.sandbox, 200, 1),
         kit_version=kit.VERSION,
         key=outcome.key[:12],
         stamp=stamp,
         team=shown(outcome.team, 100, 1),
         excused=outcome.excused,
-        decisions=tuple(shown(each.sentence) for each in outcome.decisions),
+        decisions=tuple(shown(decision.sentence) for decision in outcome.decisions),
     )
 
 
@@ -313,7 +312,7 @@ def _run(part: Part, outcome: Outcome) -> RunSection:
 
 def _section(module: ModuleSpec, outcome: Outcome, account: Account) -> ModuleSection:
     part = account.part(module.name)
-    entry = outcome.result.get("modules", {}).get(module.name, {})
+    result = outcome.results.get(module.name)
     tests = test_rows(outcome, module)
     source = outcome.modules.get(module.name, "")
     named = {
@@ -334,9 +333,8 @@ def _section(module: ModuleSpec, outcome: Outcome, account: Account) -> ModuleSe
         missing=module.name not in outcome.modules,
         tests=tests,
         failures=failures(tests),
-        counts=_counts(entry.get("counts")),
-        timeline=svg.clean(str(entry.get("timeline_svg") or "")),
-        caption=shown(entry.get("timeline_caption") or "", 300, 2),
+        counts=_counts(result.counts if result else []),
+        timeline=svg.clean((result and result.timeline_svg) or ""),
         lines=tuple(
             (number, shown(line, 400), number in named)
             for number, line in enumerate(source.split("\n")[:800], start=1)

@@ -48,7 +48,7 @@ def scores_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
     table.add_column("late", justify="right")
     for outcome in outcomes:
         table.add_row(*_score_cells(plan, outcome))
-    tiers = sorted({str(o.result["sandbox"]) for o in outcomes if o.result.get("sandbox")})
+    tiers = sorted({outcome.sandbox for outcome in outcomes if outcome.sandbox})
     notes = [f"graded in: {', '.join(tiers)}"] if tiers else []
     if any(outcome.account(plan).by_hand for outcome in outcomes):
         notes.append(

@@ -180,9 +180,7 @@ def summarise(
         clusters={module.name: tuple(clusters(module, graded)) for module in plan.modules},
         similar=tuple(similar)[:MAX_GROUPS],
         late={name: each for name, each in (late or {}).items() if name in present},
-        sandboxes=tuple(
-            sorted({str(o.result["sandbox"]) for o in graded if o.result.get("sandbox")})
-        ),
+        sandboxes=tuple(sorted({outcome.sandbox for outcome in graded if outcome.sandbox})),
         predicted=tuple(predicted.of_class(prompts, [each.guesses for each in outcomes])),
         by_hand=by_hand or ByHand(),
         excused=tuple(sorted(excused)),

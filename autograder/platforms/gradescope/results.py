@@ -6,7 +6,7 @@ Format: gradescope-autograders.readthedocs.io, "Autograder Specifications", outp
 ``score`` goes before the sum of the tests there, so it is what counts; tests, the run and texts are
 in points of the assignment and add up to the raw score; where a person has corrected a module, the
 difference is a row of its own. A Gradescope autograder that only copies the file of its
-submission to ``/autograder/results/results.json`` shows our sentences there.
+submission to ``/autograder/results/results.json`` shows our lines there.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ def write(
 ) -> int:
     """Write a file for each submission that is graded or rejected; gives how many."""
     by_student: Mapping[str, Outcome] = {outcome.student: outcome for outcome in outcomes}
-    given = 0
+    count = 0
     for mark in marks:
         outcome = by_student.get(mark.student)
         if mark.raw_score is None or outcome is None:
             continue
         text = json.dumps(results(plan, mark, outcome, raw=raw, visibility=visibility), indent=1)
-        place = folder / file_names.of(mark.student)
-        place.mkdir(parents=True, exist_ok=True)
-        write_atomically(place / "results.json", text.encode() + b"\n")
-        given += 1
-    return given
+        own = folder / file_names.of(mark.student)
+        own.mkdir(parents=True, exist_ok=True)
+        write_atomically(own / "results.json", text.encode() + b"\n")
+        count += 1
+    return count
 
 
 def results(
     plan: Assignment, mark: Mark, outcome: Outcome, *, raw: bool, visibility: str
 ) -> dict[str, Any]:
     """One submission's results."""
-    said = [f"{mark.raw_score:g} of {mark.max_score:g} points."]
+    lines = [f"{mark.raw_score:g} of {mark.max_score:g} points."]
     if outcome.status != "graded":
-        said.append(f"What was handed in can't be read: {feedback.shown(outcome.message)}")
+        lines.append(f"What was handed in can't be read: {feedback.shown(outcome.message)}")
     if mark.late_penalty and raw:
-        said.append(f"Lateness would take {mark.late_penalty:g} off; it is not taken off here.")
+        lines.append(f"Lateness would take {mark.late_penalty:g} off; it is not taken off here.")
     elif mark.late_penalty:
-        said.append(f"Lateness takes {mark.late_penalty:g} off: {mark.score:g} are left.")
-    said += [f"By hand: {mark.by_hand}."] if mark.by_hand else []
-    said += [feedback.shown(mark.hand_comment)] if mark.hand_comment else []
-    seconds = sum(float(t.get("seconds") or 0) for m in plan.modules for t in outcome.tests(m.name))
+        lines.append(f"Lateness takes {mark.late_penalty:g} off: {mark.score:g} are left.")
+    lines += [f"By hand: {mark.by_hand}."] if mark.by_hand else []
+    lines += [feedback.shown(mark.hand_comment)] if mark.hand_comment else []
+    seconds = sum(test.seconds for m in plan.modules for test in outcome.tests(m.name))
     return {
         "score": mark.value(raw=raw),
         "execution_time": round(seconds, 1),
-        "output": "\n".join(said),
+        "output": "\n".join(lines),
         "output_format": "text",
         "test_output_format": "text",
         "test_name_format": "text",
@@ -136,7 +136,7 @@ def _test(
         # Extra modules are on top of the maximum: points of theirs are a bonus.
         "max_score": 0.0 if module.extra else round(row.points * share, 4),
         "status": "passed" if row.state == "full" else "failed",
-        "tags": [each for each in (module.name, row.kind) if each],
+        "tags": [tag for tag in (module.name, row.kind) if tag],
         "visibility": visibility,
     }
     return test | ({"output": output} if output else {})

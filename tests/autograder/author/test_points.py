@@ -8,17 +8,18 @@ import pytest
 
 from autograder.author.verify.report_table import table
 from autograder.author.verify.verify import Finding, Report, Subject, compare_with_public, judge
+from autograder.grade.suite.result import ModuleResult, TestResult
 
 WRONG = Subject("wrong", "ring", "ring__twice", "", "test_bytes", (40, 70))
 
 
-def record(*earned: float) -> dict[str, object]:
+def result(*earned: float) -> ModuleResult:
     names = ("test_values", "test_bytes")
     tests = [
-        {"name": name, "kind": "values", "points": 50, "earned": each, "message": "no."}
-        for name, each in zip(names, earned, strict=True)
+        TestResult(name, "values", 50, points, "no.")
+        for name, points in zip(names, earned, strict=True)
     ]
-    return {"tests": tests}
+    return ModuleResult("ring", tests)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def record(*earned: float) -> dict[str, object]:
 def test_a_wrong_submission_earns_what_its_edit_says(
     earned: tuple[float, float], said: str
 ) -> None:
-    finding = judge(WRONG, record(*earned))
+    finding = judge(WRONG, result(*earned))
     assert (finding.ok, finding.sentence) == (not said, said)
 
 

@@ -18,6 +18,7 @@ from autograder.author.verify.whole import Seen
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
+from autograder.grade.suite.result import ModuleResult, TestResult
 
 RECORDED = sorted(path.stem for path in record.RECORDS.glob("*.json"))
 ROWS: Rows = {"ring": {"reference ring": 100.0, "wrong ring__twice": "caught by test_bytes"}}
@@ -143,14 +144,12 @@ def test_a_stale_part_that_is_wrong_fails_and_one_without_time_waits() -> None:
 
 
 def test_rows_say_what_a_person_compares() -> None:
-    tests = [{"name": "test_bytes", "kind": "bytes", "points": 50, "earned": 10, "message": "no."}]
+    result = ModuleResult("ring", [TestResult("test_bytes", "bytes", 50, 10, "no.")])
     wrong = Subject("wrong", "ring", "ring__twice", "", "test_bytes")
-    earns = judge(
-        Subject("wrong", "ring", "ring__some", "", "test_bytes", (0, 20)), {"tests": tests}
-    )
+    earns = judge(Subject("wrong", "ring", "ring__some", "", "test_bytes", (0, 20)), result)
     earns.whole = True
     full = Finding("reference", "ring", "ring", True, score=100.0)
-    report = Report("a03", findings=[full, judge(wrong, {"tests": tests}), earns])
+    report = Report("a03", findings=[full, judge(wrong, result), earns])
     assert whole.suite_rows(report) == {
         "ring": {
             "reference ring": 100.0,

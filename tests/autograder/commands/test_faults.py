@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -28,6 +27,8 @@ from autograder.course import database, nbgrader_steps
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
 from autograder.grade import class_grading, pipeline
+from autograder.grade.pipeline import Sources
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
@@ -52,13 +53,12 @@ def failing(times: int, word: str = "") -> tuple[pipeline.Grader, list[str]]:
     """A grader that fails so many times on modules that hold a word."""
     tries: list[str] = []
 
-    def grade(assignment: str, folder: Path, module: str) -> dict[str, Any]:
-        path = folder / f"{module}.py"
-        if path.exists() and word in path.read_text():
+    def grade(assignment: str, sources: Sources, module: str) -> ModuleResult:
+        if module in sources and word in sources[module]:
             tries.append(module)
             if len(tries) <= times:
                 raise BlockingIOError(11, "Resource temporarily unavailable")
-        return toy_grader(assignment, folder, module)
+        return toy_grader(assignment, sources, module)
 
     return grade, tries
 
@@ -121,9 +121,9 @@ def test_a_cause_that_hits_every_module_is_said_once_for_the_whole_class(
 ) -> None:  # fmt: skip
     tries: list[str] = []
 
-    def broken(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def broken(assignment: str, sources: Sources, module: str) -> ModuleResult:
         tries.append(module)
-        return {"error": BROKEN.format(module=module, number=len(tries))}
+        return ModuleResult(module, error=BROKEN.format(module=module, number=len(tries)))
 
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: broken)
     monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
@@ -145,8 +145,10 @@ def test_a_cause_that_hits_every_module_is_said_once_for_the_whole_class(
 
 
 def test_a_result_that_is_none_is_a_fault(plan: Assignment, course: Course, tmp_path: Path) -> None:
-    def nonsense(assignment: str, folder: Path, module: str) -> dict[str, Any]:
-        return {**toy_grader(assignment, folder, module), "score": float("nan")}
+    def nonsense(assignment: str, sources: Sources, module: str) -> ModuleResult:
+        result = toy_grader(assignment, sources, module)
+        result.tests[0].earned = float("nan")
+        return result
 
     outcome = pipeline.GradingSession(plan, course, nonsense).grade(folders(tmp_path))[0]
     assert outcome.status == "grader_error"
@@ -256,9 +258,9 @@ def test_no_clock_is_believed(
     assert [o.as_json(plan) for o in session.grade(submissions)] == before
     graded: list[str] = []
 
-    def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def counting(assignment: str, sources: Sources, module: str) -> ModuleResult:
         graded.append(module)
-        return toy_grader(assignment, folder, module)
+        return toy_grader(assignment, sources, module)
 
     pipeline.GradingSession(plan, course, counting).grade(submissions)
     assert graded == []

@@ -14,6 +14,7 @@ from rich.console import Console
 from autograder.commands.cli import main
 from autograder.course import assignment
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook.report import report
 from autograder.sandbox import sandbox
 from autograder.sandbox.sandbox import Tier
@@ -48,10 +49,11 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 os.environ["PATH"] = sys.argv[2]
 from pathlib import Path
-from autograder.grade.grading import grade_modules
-report = grade_modules("a03_allreduce", Path(sys.argv[3]), secret="s", modules=["star"], jobs=1)
-tests = {test["name"]: test["earned"] for test in report["modules"]["star"]["tests"]}
-print(json.dumps([report["error"], report["sandbox"], tests]))
+from autograder.grade.grading import grade_module
+sources = {"star": Path(sys.argv[3], "star.py").read_text()}
+result = grade_module("a03_allreduce", sources, "star", secret="s")
+tests = {test.name: test.earned for test in result.tests}
+print(json.dumps([result.error, result.sandbox, tests]))
 """
 
 
@@ -132,7 +134,7 @@ def test_without_a_sandbox_a_class_gets_one_sentence_before_any_work(
 
 
 def test_the_table_of_scores_names_the_sandbox() -> None:
-    graded = Outcome("ada", "graded", result={"modules": {}, "sandbox": Tier.LANDLOCK})
+    graded = Outcome("ada", "graded", results={"star": ModuleResult("star", sandbox=Tier.LANDLOCK)})
     screen = Console(width=120, file=io.StringIO())
     screen.print(report.scores_table(assignment.load("a03_allreduce"), [graded]))
     assert isinstance(screen.file, io.StringIO)

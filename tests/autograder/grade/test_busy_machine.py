@@ -83,9 +83,9 @@ def table(course: Path, submissions: list[Submission], jobs: int) -> dict[str, d
     graded = session.grade(submissions)
     return {
         outcome.student: {
-            f"{name} {test['name']}": (test["earned"], test["message"])
+            f"{name} {test.name}": (test.earned, test.message)
             for name in MODULES
-            for test in outcome.result["modules"][name]["tests"]
+            for test in outcome.tests(name)
         }
         | {"status": outcome.status}
         for outcome in graded

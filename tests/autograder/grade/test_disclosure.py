@@ -10,7 +10,8 @@ import pytest
 from autograder.course.limits import Limits
 from autograder.grade.suite.calls import Ranks
 from autograder.grade.suite.disclosure import UNTOLD, Disclosure
-from autograder.grade.suite.job import SuiteJob, SuiteRecord
+from autograder.grade.suite.job import SuiteJob
+from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
 from ringside.checking import Case, Verdict, assert_ran
 from ringside.errors import Frame, RankError
@@ -71,7 +72,7 @@ def told(folder: Path) -> dict[str, tuple[str, str]]:
     job = SuiteJob("m", str(folder), "", secret="s", module_hash="h", sandbox=False)
     found = {}
     with Session(folder) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
+        ranks = Ranks(session, ModuleResult("m"), job, Allowance(Limits()))
         for function in ("text", "name", "place", "function", "attribute", "literal", "misspelt",
                          "outside"):  # fmt: skip
             args = [(np.full(3, float(HIDDEN)),)] * 2

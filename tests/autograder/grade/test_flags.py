@@ -10,10 +10,10 @@ from unittest.mock import Mock
 from rich.console import Console
 
 from autograder.course import assignment as assignments
-from autograder.grade import grading
 from autograder.grade.outcome import Outcome
-from autograder.grade.suite.job import SuiteJob, TestRecord
+from autograder.grade.suite.job import SuiteJob
 from autograder.grade.suite.plugin import Recorder
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.report.feedback import page_of
 from autograder.gradebook.report.rendering import render
 from autograder.gradebook.report.report import print_report
@@ -25,14 +25,13 @@ def test_flag_reaches_the_report_and_not_the_student(tmp_path: Path) -> None:
     job = SuiteJob("star", str(tmp_path), str(tmp_path / "record.json"), "s", "0", False)
     recorder = Recorder(job)
     recorder.record.ended_by_clock = True
-    recorder.record.tests.append(TestRecord("test_star", "values", 100.0, 100.0))
+    recorder.record.tests.append(TestResult("test_star", "values", 100.0, 100.0))
     recorder.pytest_sessionfinish(Mock(testscollected=1))
-    record = json.loads(Path(job.record).read_text())
-    report = grading._report(plan, ["star"], {"star": record})
-    (flag,) = report["modules"]["star"]["flags"]
-    outcome = Outcome("ann", "graded", result=report, modules={"star": ""})
+    result = ModuleResult.from_json(json.loads(Path(job.record).read_text()))
+    (flag,) = result.flags
+    outcome = Outcome("ann", "graded", results={"star": result}, modules={"star": ""})
     assert outcome.as_json(plan)["flags"] == [f"star: {flag}"] and "ended by the clock" in flag
-    assert report["modules"]["star"]["score"] == 100
+    assert result.score == 100
     assert "ended by the clock" not in render(page_of(plan, outcome))
     screen = Console(file=io.StringIO(), width=400)
     print_report(screen, summarise(plan, [outcome], [], {}))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from autograder.course import assignment as assignments
 from autograder.grade.grading import run_suite
+from autograder.grade.suite.result import TestResult
 from ringside.checking import Verdict
 from ringside.checking.fresh_ranks import FreshRanks
 
@@ -44,7 +44,7 @@ KEEPS = "def count(comm, n, seen=[]):\n    seen += [n]\n    return sum(seen)\n"
 WRONG = "def count(comm, n):\n    return n + (n == 3)\n"
 
 
-def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list[dict[str, Any]]:
+def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list[TestResult]:
     hidden, own = tmp_path / "hidden", tmp_path / "own"
     hidden.mkdir()
     own.mkdir()
@@ -53,25 +53,25 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list
     monkeypatch.setattr("autograder.grade.grading.Course.hidden", lambda *_: hidden)
     plan = replace(assignments.load("a03_allreduce"), supplied=())
     record = run_suite(plan, "cost", own, secret="s", sandbox=False)
-    assert record["error"] is None
-    return list(record["tests"])
+    assert record.error is None
+    return record.tests
 
 
 def test_what_was_kept_is_told_by_the_first_test_and_costs_the_others_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tests = graded(tmp_path, monkeypatch, KEEPS)
-    assert [test["earned"] for test in tests] == [40, 0, 20, 10]
-    assert tests[1]["message"].startswith("right on ranks that have made no other call")
-    assert "There: " in tests[1]["message"] and tests[1]["message"].endswith("is wrong")
+    assert [test.earned for test in tests] == [40, 0, 20, 10]
+    assert tests[1].message.startswith("right on ranks that have made no other call")
+    assert "There: " in tests[1].message and tests[1].message.endswith("is wrong")
 
 
 def test_a_failure_that_is_the_tests_own_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tests = graded(tmp_path, monkeypatch, WRONG)
-    assert [test["earned"] for test in tests] == [40, 30, 0, 10]
-    assert tests[2]["message"] == "three is wrong"
+    assert [test.earned for test in tests] == [40, 30, 0, 10]
+    assert tests[2].message == "three is wrong"
 
 
 def test_after_three_failures_of_their_own_no_more_are_tried() -> None:

@@ -28,6 +28,7 @@ from autograder.grade.measured.intervals import Interval, credit, median_interva
 from autograder.grade.measured.measurement import Measurement, measure
 from autograder.grade.measured.world import Disturbed, World, room
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.report import feedback, rendering
 from autograder.sandbox.bubblewrap import arguments
 from autograder.sandbox.sandbox import Tier, best_tier
@@ -71,13 +72,10 @@ def sandboxed(monkeypatch: pytest.MonkeyPatch) -> None:
 def compared(
     tmp_path: Path, student: str, spec: MeasuredSpec = SPEC, **options: float
 ) -> Measurement:
-    folders = []
-    for name, source in (("student", student), ("reference", MODULE)):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "one.py").write_text(source)
-        folders.append(folder)
-    return measure(toy(), spec, *folders, **options)  # type: ignore[arg-type]
+    reference = tmp_path / "reference"
+    reference.mkdir()
+    (reference / "one.py").write_text(MODULE)
+    return measure(toy(), spec, {"one": student}, reference, **options)  # type: ignore[arg-type]
 
 
 # -- intervals and credit ------------------------------------------------------------------------
@@ -292,10 +290,8 @@ def test_fewer_gpus_than_ranks_are_refused(
     sandboxed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    for name in ("student", "reference"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "one.py").write_text(TORCH)
-    record = measure(toy(), SPEC, tmp_path / "student", tmp_path / "reference", gpus=True)
+    (tmp_path / "one.py").write_text(TORCH)
+    record = measure(toy(), SPEC, {"one": TORCH}, tmp_path, gpus=True)
     assert (record.status, record.launcher) == ("refused", "nccl")
     assert "gives this job 1 GPUs and 2 ranks want one each" in record.message
 
@@ -345,9 +341,8 @@ def test_one_rank_of_nccl_in_the_sandbox_gives_values(tmp_path: Path) -> None:
 
 def test_what_was_measured_stands_beside_the_score_and_never_in_it(tmp_path: Path) -> None:
     plan = replace(toy(), measured=(SPEC,))
-    tests = [{"name": "t", "kind": "values", "points": 100.0, "earned": 100.0, "message": ""}]
-    result = {"modules": {"one": {"score": 100.0, "tests": tests}}}
-    outcome = Outcome("ada", "graded", result=result, modules={"one": MODULE})
+    results = {"one": ModuleResult("one", [TestResult("t", "values", 100.0, 100.0)])}
+    outcome = Outcome("ada", "graded", results=results, modules={"one": MODULE})
     before = outcome.as_json(plan)
     assert "measured" not in before
     record = judged([1.2] * 8, [1.0] * 8)
@@ -375,9 +370,8 @@ def test_a_module_without_right_values_is_not_measured(
     earned: float, modules: dict[str, str], message: str
 ) -> None:
     plan = replace(toy(), measured=(SPEC,))
-    tests = [{"name": "t", "kind": "values", "points": 100.0, "earned": earned, "message": ""}]
     outcome = Outcome("ada", "graded", modules=modules)
-    outcome.result = {"modules": {"one": {"score": earned, "tests": tests}}}
+    outcome.results = {"one": ModuleResult("one", [TestResult("t", "values", 100.0, earned)])}
     said: list[str] = []
     local_class.measure_class(plan, [outcome], Course.here(), say=said.append)
     assert outcome.measured is not None

@@ -10,23 +10,29 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
+from autograder import scratch
 from autograder.collect import submissions as finding
+from autograder.collect.rebuild import Rebuilt
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import cache, class_grading, pipeline
+from autograder.grade import cache, class_grading, grading, pipeline
+from autograder.grade.pipeline import Sources
+from autograder.grade.suite.result import InvalidResult, ModuleResult, TestResult
 from autograder.imports import imported
 from autograder.sandbox.sandbox import Tier
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 from tests.unprivileged import run_unprivileged
 
 Notebook = Callable[..., nbformat.NotebookNode]
+SUITE_GRADER = pipeline.suite_grader  # the real one, which the course's fixture replaces
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +170,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from autograder.course import assignment
 from autograder.course.course import Course
-from autograder.collect import finding, reading
+from autograder.collect import preparation as reading
+from autograder.collect import submissions as finding
 from autograder.collect.quarantine import Rejected
 course = Course.here()
 plan = assignment.load("a03_allreduce", course)
@@ -265,9 +272,9 @@ def test_a_module_is_graded_once_and_a_second_grading_computes_nothing(
 ) -> None:
     graded: list[str] = []
 
-    def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def counting(assignment: str, sources: Sources, module: str) -> ModuleResult:
         graded.append(module)
-        return toy_grader(assignment, folder, module)
+        return toy_grader(assignment, sources, module)
 
     submissions = [
         submission(tmp_path, "ada", one=source("one"), two=source("two")),
@@ -289,7 +296,7 @@ def test_what_the_clock_has_ended_beside_others_is_graded_again_alone(
     tried: list[set[str]] = []  # what ran beside the module that is late
     both = threading.Barrier(2)  # the first two begin together, and end together
 
-    def grader(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def grader(assignment: str, sources: Sources, module: str) -> ModuleResult:
         running.add(module)
         if module == "two":
             tried.append(set(running))
@@ -297,12 +304,13 @@ def test_what_the_clock_has_ended_beside_others_is_graded_again_alone(
             both.wait(20)
             both.wait(20)
         running.remove(module)
-        late = {"ended_by_clock": True} if module == "two" and len(tried) == 1 else {}
-        return {**toy_grader(assignment, folder, module), **late}
+        result = toy_grader(assignment, sources, module)
+        result.ended_by_clock = module == "two" and len(tried) == 1
+        return result
 
     one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
     (outcome,) = pipeline.GradingSession(plan, course, grader, jobs=2).grade([one])
-    assert "ended_by_clock" not in outcome.result["modules"]["two"]
+    assert not outcome.results["two"].ended_by_clock
     assert tried[1:] == [{"two"}]
     (stored,) = pipeline.GradingSession(plan, course, refuse).grade([one])
     assert stored.as_json(plan) == outcome.as_json(plan)
@@ -313,38 +321,40 @@ def test_what_the_clock_ends_alone_too_is_stored_with_its_flag(
 ) -> None:
     graded: list[str] = []
 
-    def grader(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def grader(assignment: str, sources: Sources, module: str) -> ModuleResult:
         graded.append(module)
-        late = {"ended_by_clock": True, "flags": ["late"]} if module == "two" else {}
-        return {**toy_grader(assignment, folder, module), **late}
+        result = toy_grader(assignment, sources, module)
+        if module == "two":
+            result.ended_by_clock, result.flags = True, ["late"]
+        return result
 
     one = submission(tmp_path, "ada", one=source("one"), two="half")
     (outcome,) = pipeline.GradingSession(plan, course, grader).grade([one])
     assert graded.count("two") == 2
-    assert outcome.result["modules"]["two"]["flags"] == ["late"]
+    assert outcome.results["two"].flags == ["late"]
     pipeline.GradingSession(plan, course, refuse).grade([one])
 
 
-def refuse(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+def refuse(assignment: str, sources: Sources, module: str) -> ModuleResult:
     raise AssertionError(f"{module} is stored")
 
 
 def test_a_grading_that_is_stopped_keeps_what_was_finished(
     plan: Assignment, course: Course, tmp_path: Path
 ) -> None:
-    def stopping(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def stopping(assignment: str, sources: Sources, module: str) -> ModuleResult:
         if module == "two":
             raise KeyboardInterrupt
-        return toy_grader(assignment, folder, module)
+        return toy_grader(assignment, sources, module)
 
     one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
     with pytest.raises(KeyboardInterrupt):
         pipeline.GradingSession(plan, course, stopping).grade([one])
     graded: list[str] = []
 
-    def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def counting(assignment: str, sources: Sources, module: str) -> ModuleResult:
         graded.append(module)
-        return toy_grader(assignment, folder, module)
+        return toy_grader(assignment, sources, module)
 
     (outcome,) = pipeline.GradingSession(plan, course, counting).grade([one])
     assert outcome.score(plan) == 90.0
@@ -356,15 +366,15 @@ import pathlib, sys, time
 from autograder.course import assignment
 from autograder.grade import pipeline
 from autograder.course.course import Course
-from autograder.collect import finding
+from autograder.collect import submissions as finding
 sys.path.insert(0, sys.argv[1])
 from conftest import NAME, toy_grader
 
-def grader(name, folder, module):
+def grader(name, sources, module):
     if module == "two":
         pathlib.Path(sys.argv[2], "started").touch()
         time.sleep(600)
-    return toy_grader(name, folder, module)
+    return toy_grader(name, sources, module)
 
 course = Course.here()
 Course.results = property(lambda self: self.build / "results")
@@ -390,9 +400,9 @@ def test_a_grader_that_is_killed_loses_and_repeats_nothing(
         process.wait()
     graded: list[str] = []
 
-    def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def counting(assignment: str, sources: Sources, module: str) -> ModuleResult:
         graded.append(module)
-        return toy_grader(assignment, folder, module)
+        return toy_grader(assignment, sources, module)
 
     (outcome,) = pipeline.GradingSession(plan, course, counting).grade([one])
     assert outcome.score(plan) == 90.0
@@ -402,14 +412,35 @@ def test_a_grader_that_is_killed_loses_and_repeats_nothing(
 def test_modules_are_graded_side_by_side(plan: Assignment, course: Course, tmp_path: Path) -> None:
     together = threading.Barrier(3, timeout=30)
 
-    def meeting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    def meeting(assignment: str, sources: Sources, module: str) -> ModuleResult:
         together.wait()  # three at once, or nobody gets on
-        return toy_grader(assignment, folder, module)
+        return toy_grader(assignment, sources, module)
 
     (outcome,) = pipeline.GradingSession(plan, course, meeting, jobs=3).grade(
         [submission(tmp_path, "ada", one=source("one"))]
     )
     assert outcome.score(plan) == 30.0
+
+
+def test_a_module_is_written_once_where_its_suite_reads_it(
+    plan: Assignment, course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: dict[str, bool] = {}  # module -> whether the stage has the one copy
+    staged: list[list[str]] = []
+
+    def run_suite(plan: Assignment, module: str, stage: Path, **options: Any) -> ModuleResult:
+        paths = list(scratch.folder().rglob(f"{module}.py"))
+        copies[module] = paths == [stage / f"{module}.py"]
+        staged.append(sorted(path.name for path in stage.iterdir()))
+        return ModuleResult.missing(module)
+
+    monkeypatch.setattr(grading, "run_suite", run_suite)
+    monkeypatch.setattr(pipeline.suite_nursery, "start", lambda: None)
+    session = pipeline.GradingSession(plan, course, SUITE_GRADER(course, trusted=True))
+    modules = {"one": source("one"), "two": source("two")}
+    assert session.outcome("ada", Rebuilt(modules)).status == "graded"
+    assert copies == {"one": True, "two": True}
+    assert sorted(staged) == [["given.py", "one.py"], ["given.py", "two.py"]]
 
 
 def test_a_module_sees_the_modules_it_imports_and_no_others() -> None:
@@ -438,7 +469,7 @@ def test_a_result_depends_on_source_secret_suite_and_sandbox(
 
 def test_a_damaged_result_counts_as_none_and_no_partial_file_is_left(tmp_path: Path) -> None:
     store = cache.Store(tmp_path)
-    whole = {"score": 1, "tests": [{"name": "t", "points": 2, "earned": 1}]}
+    whole = ModuleResult("one", [TestResult("t", "values", points=2, earned=1)])
     store.put("abc", whole)
     assert store.get("abc") == whole and store.damaged == []
     stored = tmp_path / "ab" / "abc.json"
@@ -448,26 +479,30 @@ def test_a_damaged_result_counts_as_none_and_no_partial_file_is_left(tmp_path: P
         "",
         "[1]",
         '"score"',
-        '{"score": 1}',
-        '{"score": 1, "tests": {}}',
-        '{"score": 1, "tests": ["t"]}',
-        text.replace("1}", "3}"),  # more earned than there was to earn
-        text.replace("1,", "NaN,", 1),
-        text.replace("1,", "Infinity,", 1),
-        text.replace("1,", "true,", 1),
-        text.replace("1,", "-5,", 1),
+        '{"module": "one"}',
+        '{"module": "one", "tests": {}}',
+        '{"module": "one", "tests": ["t"]}',
+        '{"module": "one", "tests": [{"name": "t"}]}',
+        text.replace('"module": "one", ', ""),
+        text.replace(": 1,", ": 3,", 1),  # more earned than there was to earn
+        text.replace(": 1,", ": NaN,", 1),
+        text.replace(": 1,", ": Infinity,", 1),
+        text.replace(": 1,", ": true,", 1),
+        text.replace(": 1,", ": -5,", 1),
         "[" * 100_000,
-        text[:-1] + ', "error": "the grader failed"}',
+        text.replace('"error": null', '"error": "the grader failed"'),
     ):
         assert damage != text
         stored.write_text(damage)
         assert store.get("abc") is None, damage[:80]
         assert store.damaged.pop() == stored
         store.put("abc", whole)
-    with pytest.raises(ValueError, match="no result of a module"):
-        store.put("abd", {**whole, "score": float("nan")})
+    with pytest.raises(InvalidResult, match="earned=nan"):
+        store.put("abd", ModuleResult("one", [TestResult("t", "values", 2, float("nan"))]))
+    with pytest.raises(InvalidResult, match="one was not graded: no room"):
+        store.put("abd", replace(whole, error="no room"))
     with pytest.raises(ValueError, match="Out of range"):
-        store.put("abd", {**whole, "counts": float("nan")})
+        store.put("abd", replace(whole, counts=[{"makespan_s": float("nan")}]))
     assert [path.name for path in (tmp_path / "ab").iterdir()] == ["abc.json"]
 
 

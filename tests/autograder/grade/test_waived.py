@@ -6,7 +6,6 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -15,8 +14,10 @@ from autograder.commands import cli
 from autograder.course import nbgrader_steps
 from autograder.course.course import Course
 from autograder.grade import class_grading, pipeline, waived
+from autograder.grade.pipeline import Sources
 from autograder.grade.suite import collected
 from autograder.grade.suite.collected import CollectedTest
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.nbgrader import grading_record
 from autograder.sandbox.sandbox import Tier
 from tests.autograder.conftest import NAME, Writer, solved, toy_grader
@@ -38,15 +39,21 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collected, "of_assignment", lambda plan, course: tests)
 
 
-def result(**earned: float) -> dict[str, Any]:
+def result(**earned: float) -> ModuleResult:
     """A stored result: `scheme` is essential, and what others earn was cut where it failed."""
     tests = [
-        {"name": name, "kind": "values", "points": points, "earned": 0.0, "message": "cut",
-         "essential": name == "scheme", "uncut": earned[name],
-         "uncut_message": "" if earned[name] else "no"}
+        TestResult(
+            name,
+            "values",
+            points,
+            message="cut",
+            essential=name == "scheme",
+            uncut=earned[name],
+            uncut_message="" if earned[name] else "no",
+        )
         for name, points in (("scheme", 10.0), ("values", 60.0), ("bytes", 30.0))
-    ]  # fmt: skip
-    return {"score": 0.0, "tests": tests}
+    ]
+    return ModuleResult("one", tests)
 
 
 def waiver(name: str, points: float) -> dict[str, waived.Waiver]:
@@ -66,19 +73,19 @@ def test_a_waived_test_gives_its_points_and_holds_nobody_to_anything(
     earned: dict[str, float], name: str, points: float, score: float
 ) -> None:
     stored = result(**earned)
-    before = json.dumps(stored)
+    before = repr(stored)
     new = waived.apply(stored, waiver(name, points))
-    assert new["score"] == score and json.dumps(stored) == before
-    [test] = [test for test in new["tests"] if test["name"] == name]
-    assert test["earned"] == points and test["message"] == "Waived: its points go to all. why"
-    assert sum(test["points"] for test in new["tests"]) == 100
+    assert new.score == score and repr(stored) == before
+    [test] = [test for test in new.tests if test.name == name]
+    assert test.earned == points and test.message == "Waived: its points go to all. why"
+    assert sum(test.points for test in new.tests) == 100
 
 
 def test_a_module_that_is_missing_has_the_points_too() -> None:
-    missing = {"name": "module_is_there", "points": 100.0, "earned": 0.0, "message": "Not there."}
-    new = waived.apply({"score": 0.0, "tests": [missing]}, waiver("bytes", 30.0))
-    assert new["score"] == 30 and [test["points"] for test in new["tests"]] == [70, 30]
-    assert missing["points"] == 100
+    missing = ModuleResult.missing("one")
+    new = waived.apply(missing, waiver("bytes", 30.0))
+    assert new.score == 30 and [test.points for test in new.tests] == [70, 30]
+    assert missing.tests[0].points == 100
 
 
 def test_a_waiver_changes_every_output_and_runs_nothing_again(
@@ -156,10 +163,10 @@ def test_a_waiver_of_nothing_is_an_error(
 def test_a_suite_that_is_not_worth_100_points_gives_no_mark(
     course: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def mended(assignment: str, folder: Path, module: str) -> dict[str, Any]:
-        found = toy_grader(assignment, folder, module)
-        removed = found["tests"].pop()
-        return {**found, "score": found["score"] - removed["earned"]}
+    def mended(assignment: str, sources: Sources, module: str) -> ModuleResult:
+        result = toy_grader(assignment, sources, module)
+        result.tests.pop()
+        return result
 
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: mended)
     (course.root / "class" / "ada").mkdir(parents=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,8 @@ from autograder.course import assignment as assignments
 from autograder.course.limits import Limits
 from autograder.grade.grading import run_suite
 from autograder.grade.suite.calls import Ranks
-from autograder.grade.suite.job import SuiteJob, SuiteRecord
+from autograder.grade.suite.job import SuiteJob
+from autograder.grade.suite.result import ModuleResult
 from autograder.grade.suite.whose_fault import alike, form, misshapen
 from autograder.sandbox.allowance import Allowance
 from ringside import Session
@@ -46,7 +46,7 @@ def test_answers_of_another_form_are_the_submissions_fault(
     own = folder(tmp_path, "own", f"def ask(comm, n):\n    return {answer}\n")
     job = SuiteJob("m", str(own), "", secret="s", module_hash="h", sandbox=False)
     with Session(own) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
+        ranks = Ranks(session, ModuleResult("m"), job, Allowance(Limits()))
         ranks.once("shared", lambda rng: ranks.call("callers:ask", 1, (3,)))
     assert misshapen(ranks.made, reference) == blamed
 
@@ -85,7 +85,7 @@ def test_second(ranks):
 """
 
 
-def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> dict[str, Any]:
+def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> ModuleResult:
     """The report on a right module, by a suite that raises this after its first call."""
     plan = replace(assignments.load("a03_allreduce"), supplied=())
     hidden = folder(tmp_path, "hidden", "")
@@ -100,12 +100,12 @@ def test_an_error_of_ours_after_an_answer_costs_that_test_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = graded(tmp_path, monkeypatch, "KeyError('secret 4711')")
-    assert record["error"] is None
-    first, second = record["tests"]
-    assert (first["earned"], second["earned"]) == (0, 60)
-    assert first["message"].startswith("the grader could not judge what came back here")
-    assert "4711" not in first["message"] + first["detail"]
-    (flag,) = record["flags"]
+    assert record.error is None
+    first, second = record.tests
+    assert (first.earned, second.earned) == (0, 60)
+    assert first.message.startswith("the grader could not judge what came back here")
+    assert "4711" not in first.message + first.detail
+    (flag,) = record.flags
     assert flag.startswith("test_first ended in an error of the grader's own")
     assert "KeyError: 'secret 4711'" in flag and "test_cost.py:7" in flag
 
@@ -115,4 +115,4 @@ def test_what_the_machine_does_after_an_answer_is_no_zero(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
 ) -> None:
     record = graded(tmp_path, monkeypatch, error)
-    assert record["error"] and not record["flags"]
+    assert record.error and not record.flags

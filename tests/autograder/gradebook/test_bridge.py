@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import datetime
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat import NotebookNode
 
+from autograder.collect import preparation
+from autograder.collect.rebuild import Rebuilt
 from autograder.course import database, nbgrader_steps, receipt
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.gradebook.nbgrader import csv_export
@@ -34,8 +39,20 @@ def scores(course: Course) -> dict[str, tuple[float, float]]:
 
 
 def test_a_class_goes_through_nbgrader(
-    registered: Course, notebook: Notebook, hand_in: Callable[..., Path], tmp_path: Path
+    registered: Course,
+    notebook: Notebook,
+    hand_in: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    rebuilds: Counter[str] = Counter()
+    rebuild = preparation.read_notebook
+
+    def counting(plan: Assignment, release: NotebookNode, path: Path, beside: Rebuilt) -> Rebuilt:
+        rebuilds[path.parent.parent.name] += 1
+        return rebuild(plan, release, path, beside)
+
+    monkeypatch.setattr(preparation, "read_notebook", counting)
     full = {name: solved(name) for name in ("one", "two", "more")}
     hand_in("full", notebook(**full))
     hand_in("core", notebook(one=full["one"], two=full["two"]))
@@ -50,6 +67,8 @@ def test_a_class_goes_through_nbgrader(
 
     nbgrader_steps.autograde(registered, NAME)
 
+    names = ("full", "core", "half", "untouched", "broken", "late", "forger")
+    assert rebuilds == dict.fromkeys(names, 1)  # what nbgrader sees is what was graded
     assert scores(registered) == {
         "full": (110.0, 0.0),
         "core": (90.0, 0.0),

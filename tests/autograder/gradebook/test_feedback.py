@@ -13,6 +13,7 @@ from autograder import svg
 from autograder.collect import cluster_run
 from autograder.course.assignment import Assignment, RunSpec
 from autograder.grade.outcome import Outcome, clamp
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.report import cell_tables, feedback, rendering
 from ringside.checking.notebook import module_sha256
 
@@ -20,14 +21,11 @@ EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\u202egnp.exe
 
 
 def outcome(message: str = "", detail: str = "", **more: Any) -> Outcome:
-    test = {
-        "name": "the answer is right", "points": 60.0, "earned": 15.0, "kind": "values",
-        "message": message, "detail": detail, "reproduce": "ringside run one.py:answer --ranks 3",
-        "seconds": 0.1,
-    }  # fmt: skip
-    modules = {"one": {"score": 15.0, "tests": [test], **more}}
+    test = TestResult("the answer is right", "values", 60.0, 15.0, message, detail, seconds=0.1)
+    test.reproduce = "ringside run one.py:answer --ranks 3"
+    results = {"one": ModuleResult("one", [test], **more)}
     source = "\n".join(f"line_{number}" for number in range(1, 9))
-    return Outcome("ada", "graded", result={"modules": modules}, modules={"one": source})
+    return Outcome("ada", "graded", results=results, modules={"one": source})
 
 
 def test_the_page_says_sentence_line_and_how_to_see_it_again(plan: Assignment) -> None:

@@ -29,6 +29,8 @@ from autograder.commands import cli
 from autograder.course import database, nbgrader_steps, receipt
 from autograder.course.course import Course
 from autograder.grade import cache, class_grading, pipeline
+from autograder.grade.pipeline import Sources
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook import total
 from autograder.sandbox.sandbox import Tier
 from tests.autograder.conftest import NAME, solved, toy_grader
@@ -251,11 +253,10 @@ def new_term(
     monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     digest, mended = cache.kit_digest, [False]
 
-    def grade(assignment: str, folder: Path, module: str) -> dict[str, Any]:
-        result = toy_grader(assignment, folder, module)
+    def grade(assignment: str, sources: Sources, module: str) -> ModuleResult:
+        result = toy_grader(assignment, sources, module)
         if mended[0] and module == "one":
-            result["tests"][0] |= {"earned": 45.0}
-            result["score"] = 45.0
+            result.tests[0].earned = 45.0
         return result
 
     def other(kit: Path, assignment: str, module: str) -> str:

@@ -16,6 +16,7 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.report import class_predictions, page, report
 from autograder.gradebook.report.summary import summarise
 from autograder.terminal import console
@@ -146,10 +147,11 @@ def plan() -> Assignment:
 def test_the_report_shows_them_and_no_score_depends_on_them(
     plan: Assignment, tmp_path: Path
 ) -> None:
-    parts = {m.name: {"score": 50.0, "tests": []} for m in plan.modules}
+    half = [TestResult("half", "values", 100.0, 50.0)]
+    results = {m.name: ModuleResult(m.name, half) for m in plan.modules}
 
     def of(guesses: dict[str, list[Any]]) -> Outcome:
-        return Outcome("ada", "graded", result={"modules": parts}, guesses=guesses)
+        return Outcome("ada", "graded", results=results, guesses=guesses)
 
     with_them = of({"a03/bytes": [12.0, 98.0], "a03/which": ["ring", "ring"]})
     assert with_them.score(plan) == of({}).score(plan)

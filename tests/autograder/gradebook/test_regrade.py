@@ -20,6 +20,8 @@ from autograder.commands import cli
 from autograder.course import database, nbgrader_steps, receipt
 from autograder.course.course import Course
 from autograder.grade import cache, class_grading, pipeline
+from autograder.grade.pipeline import Sources
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook.nbgrader import csv_export, grading_record
 from autograder.sandbox.sandbox import Tier
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
@@ -61,15 +63,15 @@ def mend(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     def change(fails: str = "") -> list[str]:
         ran: list[str] = []
 
-        def mended(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        def mended(assignment: str, sources: Sources, module: str) -> ModuleResult:
             ran.append(module)
-            result = toy_grader(assignment, folder, module)
-            text = (folder / f"{module}.py").read_text()
+            result = toy_grader(assignment, sources, module)
+            text = sources[module]
             if fails and fails in text:
                 raise OSError("no room for the sandbox")
             if "half" in text:
-                result["tests"][0] |= {"earned": 45.0, "message": "Only the sign is wrong."}
-                result["score"] = 45.0
+                result.tests[0].earned = 45.0
+                result.tests[0].message = "Only the sign is wrong."
             return result
 
         digest = cache.kit_digest

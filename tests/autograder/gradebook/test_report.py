@@ -14,6 +14,7 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import scores_csv
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.report import rendering, report, similarity, summary
 from autograder.safe_csv import safe_cell
 
@@ -80,9 +81,8 @@ def test_many_copies_of_one_are_one_group() -> None:
 
 
 def outcome(student: str, earned: float, **more: object) -> Outcome:
-    tests = [{"name": "right", "points": 100.0, "earned": earned, "message": "", "seconds": 0}]
-    result = {"modules": {"one": {"score": earned, "tests": tests}}}
-    return Outcome(student, "graded", result=result, modules={"one": RING}, **more)  # type: ignore[arg-type]
+    results = {"one": ModuleResult("one", [TestResult("right", "", 100.0, earned)])}
+    return Outcome(student, "graded", results=results, modules={"one": RING}, **more)  # type: ignore[arg-type]
 
 
 def test_the_report_names_lost_points_and_likeness_to_what_is_shipped(

@@ -14,6 +14,7 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.course.late import Late
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.report import page as report_page
 from autograder.gradebook.report import similarity, summary
 from tests.autograder.conftest import KIT
@@ -31,12 +32,9 @@ PAYLOADS = (
 )
 
 
-def row_of(name: str, earned: float, message: str) -> dict[str, object]:
-    return {
-        "name": f"test_{name}", "points": 50.0, "earned": earned, "kind": "values",
-        "message": message, "detail": message and f"{EVIL}\n  ring.py:3 in f", "seconds": 0.1,
-        "reproduce": "",
-    }  # fmt: skip
+def row_of(name: str, earned: float, message: str) -> TestResult:
+    detail = message and f"{EVIL}\n  ring.py:3 in f"
+    return TestResult(f"test_{name}", "values", 50.0, earned, message, detail, seconds=0.1)
 
 
 def a_class(plan: Assignment, number: int, hostile: Sequence[str] = PAYLOADS) -> list[Outcome]:
@@ -48,12 +46,12 @@ def a_class(plan: Assignment, number: int, hostile: Sequence[str] = PAYLOADS) ->
         for module in plan.modules:
             bad = at % 3 == 0
             tests = [row_of(f"bytes_{k}", 0.0 if bad else 50.0, says * bad) for k in range(2)]
-            parts[module.name] = {"score": 0.0 if bad else 100.0, "tests": tests}
+            parts[module.name] = ModuleResult(module.name, tests, sandbox="bubblewrap with rlimits")
         found.append(
             Outcome(
                 f"student{at:03}",
                 "graded",
-                result={"modules": parts, "sandbox": "bubblewrap with rlimits"},
+                results=parts,
                 modules={m.name: "x" for m in plan.modules if at % 5 or m.name != "cost"},
                 untouched=("star",) if at % 7 == 0 else (),
                 graded_at=1.8e9 + at,
@@ -63,9 +61,9 @@ def a_class(plan: Assignment, number: int, hostile: Sequence[str] = PAYLOADS) ->
     found[2] = Outcome("greta", "grader_error", message="The grader failed. ring: no space")
     for outcome, payload in zip(found[4:], hostile, strict=False):
         outcome.student, outcome.notes = payload, [payload]
-        ring = outcome.result["modules"]["ring"]
-        ring["flags"] = [f"declared {payload}"]
-        ring["tests"] = [row_of(payload, 0.0, payload), row_of("bytes_1", 50.0, "")]
+        ring = outcome.results["ring"]
+        ring.flags = [f"declared {payload}"]
+        ring.tests = [row_of(payload, 0.0, payload), row_of("bytes_1", 50.0, "")]
     return found
 
 
@@ -89,7 +87,7 @@ def test_a_class_is_summed_up(plan: Assignment) -> None:
     assert found.spread is not None and sum(found.spread.bins) == found.spread.number == 58
     assert set(found.late) == {"student000"}  # who handed nothing in is left out
     ring = next(row for row in found.modules if row.module.name == "ring")
-    assert ring.spread is not None and (ring.full, ring.none, ring.untouched) == (38, 20, 0)
+    assert ring.spread is not None and (ring.full, ring.none, ring.untouched) == (34, 18, 0)
     star = next(row for row in found.modules if row.module.name == "star")
     assert star.untouched == 9
     (cluster,) = found.clusters["recursive"]

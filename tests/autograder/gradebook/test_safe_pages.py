@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -25,6 +25,8 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome
+from autograder.grade.pipeline import Sources
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.nbgrader.release import register
 from autograder.gradebook.report import cell_tables, feedback, rendering
 from tests.autograder.conftest import KIT, NAME
@@ -57,18 +59,15 @@ def browser(trap: Trap) -> Iterator[Browser]:
 
 def page_full_of(plan: Assignment, text: str) -> str:
     """A feedback page on which a student's words stand wherever they can."""
-    test: dict[str, Any] = {
-        "name": text, "points": 60.0, "earned": 15.0, "kind": text, "message": text,
-        "detail": text, "reproduce": text, "seconds": 0.1,
-    }  # fmt: skip
-    module = {
-        "score": 15.0,
-        "tests": [test, {**test, "earned": 60.0}],
-        "counts": [{"case": text, "sent_bytes": [1], "allowed": {"sent_bytes": 0}}],
-        "timeline_svg": '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">'
+    test = TestResult(text, text, 60.0, 15.0, text, detail=text, reproduce=text, seconds=0.1)
+    result = ModuleResult(
+        "one",
+        [test, replace(test, earned=60.0)],
+        counts=[{"case": text, "sent_bytes": [1], "allowed": {"sent_bytes": 0}}],
+        timeline_svg='<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">'
         f"<text>{html.escape(text)}</text></svg>",
-        "timeline_caption": text,
-    }
+        sandbox=text,
+    )
     measured = {
         "module": "one", "function": text, "ranks": 2, "n": 3, "status": text, "credit": 0.5,
         "message": text, "points": 1, "max_points": 2,
@@ -77,7 +76,7 @@ def page_full_of(plan: Assignment, text: str) -> str:
         text,
         "graded",
         message=text,
-        result={"modules": {"one": module}, "sandbox": text},
+        results={"one": result},
         notes=[text, f"{text} is a symbolic link"],
         modules={"one": f'"""{text}"""\nx = 1  # {text}\n', "two": text},
         key=text,
@@ -91,8 +90,8 @@ def page_full_of(plan: Assignment, text: str) -> str:
 
 def tables_full_of(plan: Assignment, text: str) -> str:
     """The tables that stand in nbgrader's notebooks, where no policy protects them."""
-    test = {"name": text, "points": 60.0, "earned": 1.0, "message": text, "detail": text}
-    outcome = Outcome("ada", "graded", message=text, result={"modules": {"one": {"tests": [test]}}})
+    result = ModuleResult("one", [TestResult(text, "", 60.0, 1.0, text, detail=text)])
+    outcome = Outcome("ada", "graded", message=text, results={"one": result})
     run = cluster_run.RunCheck("one_cluster", "one", 0.0, 5.0, [(False, text)])
     return cell_tables.module_table(plan.modules[0], outcome) + cell_tables.run_table(run)
 
@@ -197,13 +196,13 @@ def submission_full_of(notebook: nbformat.NotebookNode, found: list[Payload]) ->
 def grader_full_of(found: list[Payload]) -> pipeline.Grader:
     """A grader whose sentences repeat what students said."""
 
-    def grade(assignment: str, folder: Path, module: str) -> dict[str, Any]:
-        tests = [
-            {"name": each.text, "kind": "values", "points": 100 / len(found), "earned": 0.0,
-             "seconds": 0.1, "message": each.text, "detail": each.text, "reproduce": each.text}
-            for each in found
-        ]  # fmt: skip
-        return {"score": 0.0, "max_score": 100.0, "tests": tests, "sandbox": "", "error": None}
+    def grade(assignment: str, sources: Sources, module: str) -> ModuleResult:
+        points = 100 / len(found)
+        texts = [payload.text for payload in found]
+        return ModuleResult(
+            module,
+            [TestResult(t, "values", points, 0.0, t, detail=t, reproduce=t) for t in texts],
+        )
 
     return grade
 

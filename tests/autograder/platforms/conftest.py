@@ -98,38 +98,36 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
+def a03_course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     return Course(
         kit=Course.here().kit, root=tmp_path_factory.mktemp("course"), given_secret=SECRET
     )
 
 
 @pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory, course: Course) -> Path:
+def package(tmp_path_factory: pytest.TempPathFactory, a03_course: Course) -> Path:
     """The zip for Gradescope."""
     path = tmp_path_factory.mktemp("gradescope") / "autograder.zip"
-    plan = plans.load(NAME, course)
-    settings = contents.settings_of(plan, course, "after_due_date")
-    return autograder_zip.make(plan, course, path, settings)
+    plan = plans.load(NAME, a03_course)
+    settings = contents.settings_of(plan, a03_course, "after_due_date")
+    return autograder_zip.make(plan, a03_course, path, settings)
 
 
 @pytest.fixture(scope="session")
-def question(tmp_path_factory: pytest.TempPathFactory, course: Course) -> Path:
+def question(tmp_path_factory: pytest.TempPathFactory, a03_course: Course) -> Path:
     """The question for PrairieLearn."""
     folder = tmp_path_factory.mktemp("prairielearn") / NAME
-    plan = plans.load(NAME, course)
-    settings = contents.settings_of(plan, course, "visible")
-    return prairielearn.make(plan, course, folder, settings, "registry.example/ringside:1")
+    plan = plans.load(NAME, a03_course)
+    settings = contents.settings_of(plan, a03_course, "visible")
+    return prairielearn.make(plan, a03_course, folder, settings, "registry.example/ringside:1")
 
 
 @pytest.fixture(scope="session")
 def graded_here(mixed: Path) -> dict[str, dict[str, float]]:
     """Module -> test -> points of 100, as `autograder grade` gives them here."""
-    from autograder.grade.grading import grade_modules
+    from autograder.grade.grading import grade_module, sources_in
 
-    report = grade_modules(NAME, mixed, secret=SECRET, modules=MODULES)
-    assert report["error"] is None
-    return {
-        name: {test["name"]: test["earned"] for test in entry["tests"]}
-        for name, entry in report["modules"].items()
-    }
+    sources = sources_in(plans.load(NAME), mixed)
+    results = [grade_module(NAME, sources, module, secret=SECRET) for module in MODULES]
+    assert all(result.error is None for result in results)
+    return {result.module: {t.name: t.earned for t in result.tests} for result in results}

@@ -18,6 +18,7 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.course.late import Late
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook import marks
 from autograder.gradebook.marks import ExportError, Mark
 from autograder.platforms.canvas import marks as canvas
@@ -41,12 +42,12 @@ Participant 12,=Bela,bela@uni.example,No submission,12,95.00,Yes,-,-,was here
 
 def outcome(student: str, earned: float, message: str = "") -> Outcome:
     tests = [
-        {"name": "test_right", "points": 60.0, "earned": earned, "message": message,
-         "kind": "values", "seconds": 2.0, "detail": "", "reproduce": "ringside run one.py"},
-        {"name": "test_fast", "points": 40.0, "earned": 40.0, "message": "", "seconds": 1.0},
-    ]  # fmt: skip
-    result = {"modules": {"one": {"score": earned + 40, "tests": tests}}}
-    return Outcome(student, "graded", result=result, modules={"one": "x"})
+        TestResult("test_right", "values", 60.0, earned, message, seconds=2.0),
+        TestResult("test_fast", "", 40.0, 40.0, seconds=1.0),
+    ]
+    tests[0].reproduce = "ringside run one.py"
+    results = {"one": ModuleResult("one", tests)}
+    return Outcome(student, "graded", results=results, modules={"one": "x"})
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def test_the_zip_holds_one_assignment_and_nothing_that_stays_at_home(
 
 
 def test_a_zip_of_somebody_elses_is_not_replaced(
-    tmp_path: Path, course: Course, package: Path
+    tmp_path: Path, a03_course: Course, package: Path
 ) -> None:
     from autograder.course import assignment as plans
 
@@ -52,7 +52,10 @@ def test_a_zip_of_somebody_elses_is_not_replaced(
     other.write_bytes(b"PK")
     with pytest.raises(FolderError, match="did not make"):
         autograder_zip.make(
-            plans.load("a03_allreduce", course), course, other, Settings("a03_allreduce", 10, 1, {})
+            plans.load("a03_allreduce", a03_course),
+            a03_course,
+            other,
+            Settings("a03_allreduce", 10, 1, {}),
         )
     assert other.read_bytes() == b"PK"
 

@@ -17,6 +17,7 @@ from autograder.course import limits
 from autograder.course.assignment import Need
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
+from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.platforms import container, reality_points, sizes
 from autograder.platforms.gradescope import metadata
 from autograder.platforms.settings import Settings
@@ -81,20 +82,17 @@ def test_points_of_real_ranks_leave_the_maximum_also_of_a_module_that_is_missing
     monkeypatch.setattr(container, "best_tier", lambda: "Landlock")
     plan = plans.load("a03_allreduce")
     tests = [
-        {"name": "test_sum", "kind": "values", "points": 96.0, "earned": 90.0, "message": ""},
-        {"name": "test_real_mpi", "kind": "reality", "points": 4.0, "earned": 4.0, "message": ""},
+        TestResult("test_sum", "values", 96.0, 90.0),
+        TestResult("test_real_mpi", "reality", 4.0, 4.0),
     ]
-    missing = {"name": "module_is_there", "kind": "values", "points": 100.0, "earned": 0.0}
-    modules = {
-        "ring": {"score": 94.0, "tests": tests},
-        "star": {"score": 0.0, "tests": [missing]},
-    }
-    outcome = Outcome("ada", "graded", result={"modules": modules})
+    results = {"ring": ModuleResult("ring", tests), "star": ModuleResult.missing("star")}
+    outcome = Outcome("ada", "graded", results=results)
+    assert results["ring"].score == 94.0
     settings = Settings("a03_allreduce", 10, 512, {"ring": 4.0, "star": 4.0})
     assert container.without_reality(plan, outcome, settings) == 0.04 * (35 + 10)
-    assert modules["ring"]["score"] == 90.0
-    assert (tests[1]["points"], tests[1]["earned"]) == (0.0, 0.0)
-    assert missing["points"] == 96.0
+    assert results["ring"].score == 90.0
+    assert (tests[1].points, tests[1].earned) == (0.0, 0.0)
+    assert results["star"].tests[0].points == 96.0
 
 
 def test_a_submission_gets_the_memory_that_the_container_has_beside_the_grader(

@@ -206,21 +206,20 @@ def test_a_program_finds_what_it_finds_in_a_sandbox_of_its_own(nursery, tmp_path
     assert found[0] == found[1]
 
 
-def test_what_a_suite_says_is_the_same_in_both(tmp_path):
+def test_what_a_suite_says_is_the_same_in_both():
     plan = assignments.load("a03_allreduce")
     wrong = edits.one(KIT / "solutions" / plan.name, "star__chain")
-    (tmp_path / "star.py").write_text(wrong.source)
-    records = []
-    with staged(plan, tmp_path) as stage:
+    results = []
+    with staged(plan, {"star": wrong.source}) as stage:
         for warm in (False, True):
-            record = run_suite(plan, "star", stage, secret="same", sandbox=True, warm=warm)
-            for test in record["tests"]:
-                del test["seconds"]
-            records.append(record)
+            result = run_suite(plan, "star", stage, secret="same", sandbox=True, warm=warm)
+            for test in result.tests:
+                test.seconds = 0.0
+            results.append(result)
     suite_nursery.close()
-    assert records[0] == records[1]
-    assert records[0]["sandbox"] == Tier.BUBBLEWRAP
-    assert 0 < sum(test["earned"] for test in records[0]["tests"]) < 100
+    assert results[0] == results[1]
+    assert results[0].sandbox == Tier.BUBBLEWRAP
+    assert 0 < results[0].score < 100
 
 
 def test_where_the_kernel_refuses_a_program_has_a_sandbox_of_its_own(

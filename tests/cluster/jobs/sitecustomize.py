@@ -26,9 +26,9 @@ COURSE = Path(os.environ["RINGSIDE_COURSE"])
 ON_NODE = socket.gethostname().startswith("node")
 
 
-def first_time(path):
+def first_time(text):
     """Whether this is the first grading of these words."""
-    mark = COURSE / f"once-{abs(hash_of(path))}"
+    mark = COURSE / f"once-{hash_of(text)}"
     try:
         mark.touch(exist_ok=False)
     except FileExistsError:
@@ -36,43 +36,35 @@ def first_time(path):
     return True
 
 
-def hash_of(path):
-    return sum(k * byte for k, byte in enumerate(path.read_bytes()))
+def hash_of(text):
+    return sum(k * byte for k, byte in enumerate(text.encode()))
 
 
-def grade_modules(assignment, folder, *, secret, sandbox, modules, jobs, limits):
-    (name,) = modules
-    path = Path(folder) / f"{name}.py"
-    text = path.read_text() if path.exists() else ""
+def grade_module(assignment, sources, module, *, secret, sandbox, limits):
+    from autograder.grade.suite.result import ModuleResult, TestResult
+
+    text = sources.get(module, "")
     for line in text.splitlines():
         if line.startswith("# waits for "):
             while not (COURSE / line.removeprefix("# waits for ")).exists():
                 time.sleep(0.1)
-    if "# hangs once" in text and first_time(path):
+    if "# hangs once" in text and first_time(text):
         time.sleep(600)
-    dies = ("# dies on nodes" in text and ON_NODE) or ("# dies once" in text and first_time(path))
+    dies = ("# dies on nodes" in text and ON_NODE) or ("# dies once" in text and first_time(text))
     if dies:
         print("about to use too much memory", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     if "# an error on nodes" in text and ON_NODE:
         raise OSError("No space left on device")
     points = 0.0 if not text else 50.0 if "# half" in text else 100.0
-    test = {"name": "it is there", "points": 100.0, "earned": points, "seconds": 0.1}
-    test |= {"kind": "values", "message": "", "detail": "", "reproduce": ""}
-    module = {"score": points, "max_score": 100.0, "tests": [test], "timeline_svg": None}
-    return {
-        "modules": {name: module},
-        "counts": {name: []},
-        "sandbox": "pretended",
-        "timeline_svg": None,
-        "error": None,
-    }
+    test = TestResult("it is there", "values", 100.0, points, seconds=0.1)
+    return ModuleResult(module, [test], sandbox="pretended")
 
 
 if any("autograder" in word for word in sys.orig_argv):
     grading = types.ModuleType("autograder.grade.grading")
-    grading.grade_modules = grade_modules
-    grading.staged = grading.run_suite = None
+    grading.grade_module = grade_module
+    grading.sources_in = grading.staged = grading.run_suite = None
     sys.modules["autograder.grade.grading"] = grading
 
     without = COURSE / "no_sandbox"
