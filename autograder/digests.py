@@ -76,11 +76,11 @@ def unit_digest(kit: Path, assignment: str) -> str:
     """
     unit = kit / "solutions" / assignment
     pages = {unit / "notebook.py", unit / EXCEPTIONS}
-    own = {path for path in _files([unit], (".py", ".diff", *_DATA)) if path not in pages}
-    forms = {path for path in own if path.relative_to(unit).parts[0] in ("right", "wrong")}
+    paths = {path for path in _files([unit], (".py", ".diff", *_DATA)) if path not in pages}
+    forms = {path for path in paths if path.relative_to(unit).parts[0] in ("right", "wrong")}
     limits = kit / "autograder" / "course" / "limits.toml"
     files, digest = _run(kit)
-    others = _followed(kit, own - forms) | forms | {limits}
+    others = _followed(kit, paths - forms) | forms | {limits}
     return _digest(kit, others - files, digest, exact=forms)
 
 
@@ -112,8 +112,8 @@ def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
     tests = {unit / "hidden" / f"test_{module}.py", *(unit / "hidden").glob("conftest.py")}
     files = _followed(kit, tests | supplied)
     # Supplied files look for the student's own modules by name, and for no other.
-    own = {path for path in files - supplied if kit / "solutions" in path.parents}
-    if (tests | supplied) <= files and not any(map(_by_name, own)):
+    paths = {path for path in files - supplied if kit / "solutions" in path.parents}
+    if (tests | supplied) <= files and not any(map(_by_name, paths)):
         return files
     everything = _files([unit / "hidden", *unit.glob("*.*")], (".py", *_DATA))
     return _followed(kit, everything - {unit / EXCEPTIONS})

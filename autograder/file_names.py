@@ -45,8 +45,8 @@ def in_tree(person: str) -> str:
     >>> in_tree("Ada"), in_tree("a/b@x"), in_tree("a*b@x"), in_tree("a=2Ab@x")
     ('Ada', 'a=2Fb@x', 'a=2Ab@x', 'a=3D2Ab@x')
     """
-    kept = re.sub(r"=(?=[0-9A-F]{2})", _escaped("="), person)
-    return re.sub(r"[/\\\0*?\[\]]|^\.", lambda found: _escaped(found[0]), kept)
+    name = re.sub(r"=(?=[0-9A-F]{2})", _escaped("="), person)
+    return re.sub(r"[/\\\0*?\[\]]|^\.", lambda found: _escaped(found[0]), name)
 
 
 def person_of(name: str) -> str:
@@ -90,5 +90,5 @@ def _escaped(letter: str) -> str:
 
 def _cut(name: str) -> str:
     """The beginning of a name that is too long, and no part of an escape."""
-    kept = name.encode()[: MAX_BYTES - len(_CUT) - 32].decode("utf-8", "ignore")
-    return re.sub(r"(=[0-9A-F]?|\+)$", "", kept)
+    head = name.encode()[: MAX_BYTES - len(_CUT) - 32].decode("utf-8", "ignore")
+    return re.sub(r"(=[0-9A-F]?|\+)$", "", head)

@@ -28,15 +28,15 @@ def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
 
     Only these are put beside it, so that its result depends on nothing else.
     """
-    wanted, found = [module], dict[str, str]()
-    while wanted:
-        name = wanted.pop()
-        if name in found or name not in modules:
+    queue, sources = [module], dict[str, str]()
+    while queue:
+        name = queue.pop()
+        if name in sources or name not in modules:
             continue
-        found[name] = modules[name]
+        sources[name] = modules[name]
         words = set(re.findall(r"\w+", " ".join(_IMPORT.findall(modules[name]))))
-        wanted += sorted(words & modules.keys())
-    return found
+        queue += sorted(words & modules.keys())
+    return sources
 
 
 def imports_package(source: bytes, package: str) -> bool:
@@ -46,7 +46,7 @@ def imports_package(source: bytes, package: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # then it imports nothing at all
         return False
     names = [
-        each.name for node in statements if isinstance(node, ast.Import) for each in node.names
+        alias.name for node in statements if isinstance(node, ast.Import) for alias in node.names
     ]
     names += [node.module or "" for node in statements if isinstance(node, ast.ImportFrom)]
     return any(name.partition(".")[0] == package for name in names)

@@ -21,8 +21,8 @@ def _nbformat() -> Any:
 
 def read(path: Path) -> NotebookNode:
     """A notebook of ours from its file; submitted ones go through `submission.rebuild`."""
-    found: NotebookNode = _nbformat().read(path, as_version=4)
-    return found
+    document: NotebookNode = _nbformat().read(path, as_version=4)
+    return document
 
 
 def write(notebook: NotebookNode, path: Path) -> None:
@@ -32,9 +32,9 @@ def write(notebook: NotebookNode, path: Path) -> None:
 
 def notebook(cells: list[NotebookNode]) -> NotebookNode:
     """A notebook of format 4.5, whose cells have ids."""
-    made: NotebookNode = _nbformat().v4.new_notebook(cells=cells)
-    made.nbformat_minor = 5
-    return made
+    document: NotebookNode = _nbformat().v4.new_notebook(cells=cells)
+    document.nbformat_minor = 5
+    return document
 
 
 def code_cell(source: str, cell_id: str, metadata: dict[str, Any] | None = None) -> NotebookNode:
@@ -56,18 +56,18 @@ def markdown_cell(
 def display(html: str, text: str) -> NotebookNode:
     """An output that is shown and never read as a score."""
     data = {"text/html": html, "text/plain": text}
-    made: NotebookNode = _nbformat().v4.new_output("display_data", data)
-    return made
+    output: NotebookNode = _nbformat().v4.new_output("display_data", data)
+    return output
 
 
 def number(value: float) -> NotebookNode:
     """An output that nbgrader reads as a score."""
     data = {"text/plain": f"{value:.4f}"}
-    made: NotebookNode = _nbformat().v4.new_output("execute_result", data, execution_count=1)
-    return made
+    output: NotebookNode = _nbformat().v4.new_output("execute_result", data, execution_count=1)
+    return output
 
 
 def marks(cell: NotebookNode) -> dict[str, Any]:
     """nbgrader's metadata of a cell of ours; empty where it has none."""
-    found: dict[str, Any] = cell.metadata.get("nbgrader", {})
-    return found
+    metadata: dict[str, Any] = cell.metadata.get("nbgrader", {})
+    return metadata

@@ -36,7 +36,7 @@ def safe_cell(value: object) -> object:
 
 def _begins_formula(text: str) -> bool:
     """Whether the first character that one sees begins a formula."""
-    seen = (each for each in text if unicodedata.category(each) not in _NOT_SEEN)
+    seen = (char for char in text if unicodedata.category(char) not in _NOT_SEEN)
     return unicodedata.normalize("NFKC", next(seen, ""))[:1] in _FORMULA
 
 

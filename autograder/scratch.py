@@ -57,11 +57,11 @@ def new(prefix: str) -> Path:
 @contextlib.contextmanager
 def fresh(prefix: str) -> Iterator[Path]:
     """A new folder of this run, for as long as the context lasts."""
-    made = new(prefix)
+    path = new(prefix)
     try:
-        yield made
+        yield path
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def join(run: Path) -> bool:
@@ -97,12 +97,12 @@ def leave(patience_s: float = 0.0) -> None:
 
 def _make() -> _Held:
     while True:
-        made = Path(tempfile.mkdtemp(prefix=PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=PREFIX))
         with contextlib.suppress(FileNotFoundError):  # a sweep took it for a dead run's
-            made.chmod(0o711)
-            lock = _open(made, os.O_CREAT)
-            if _take(lock, fcntl.LOCK_SH) and _is_at(made, lock):
-                return _Held(made, lock, os.getpid())
+            path.chmod(0o711)
+            lock = _open(path, os.O_CREAT)
+            if _take(lock, fcntl.LOCK_SH) and _is_at(path, lock):
+                return _Held(path, lock, os.getpid())
             os.close(lock)
 
 

@@ -83,7 +83,7 @@ def _first(error: OSError) -> OSError:
     if not isinstance(error, shutil.Error):
         return error
     _, target, text = error.args[0][0]
-    number = int(found[1]) if (found := re.search(r"\[Errno (\d+)\]", str(text))) else 0
+    number = int(match[1]) if (match := re.search(r"\[Errno (\d+)\]", str(text))) else 0
     return OSError(number, os.strerror(number), str(target))
 
 
@@ -118,7 +118,7 @@ def _try(path: Path, folder: Path) -> None:
 
 def _there(folder: Path) -> Path:
     """The folder, or what is there of it."""
-    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    return next((path for path in (folder, *folder.parents) if path.exists()), folder)
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
@@ -151,9 +151,9 @@ def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 def private_folder(folder: Path) -> None:
     """Make a folder, and what is missing above it, for its owner alone."""
-    for each in (*reversed(folder.parents), folder):
-        if not each.is_dir():
-            each.mkdir(mode=0o700, exist_ok=True)
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _open_alone(path: Path, mode: int) -> int:

@@ -45,12 +45,12 @@ def rows(
             reader = csv.DictReader(stream)
             names = [str(name).strip() for name in reader.fieldnames or ()]
             reader.fieldnames = names
-            said = f"{path}: its first line is {','.join(names)!r}"
+            header = f"{path}: its first line is {','.join(names)!r}"
             if missing := [name for name in columns if name not in names]:
-                raise TableError(f"{said}; {missing[0]} isn't in it. Write {first}.")
+                raise TableError(f"{header}; {missing[0]} isn't in it. Write {first}.")
             strangers = [n for n in names if n not in columns and n not in (also or ())]
             if also is not None and strangers:
-                raise TableError(f"{said}; {strangers[0]!r} is no column of it. Write {first}.")
+                raise TableError(f"{header}; {strangers[0]!r} is no column of it. Write {first}.")
             for row in reader:
                 if None in row or None in row.values():
                     count = sum(cell is not None for cell in row.values())

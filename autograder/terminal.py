@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def printable(text: str) -> str:
     """A name without control characters: terminals obey some of them."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def say(*words: str) -> None:

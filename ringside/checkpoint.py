@@ -83,13 +83,13 @@ def asked(group: Any = None) -> bool:
 
     Communication: an all-reduce of one number. So ask once every some steps, not for each sample.
     """
-    own = seen()
+    stop_here = seen()
     import torch
     import torch.distributed as dist
 
     if not dist.is_initialized():
-        return own
-    flag = torch.tensor([int(own)], dtype=torch.int32, device=_device_of(group))
+        return stop_here
+    flag = torch.tensor([int(stop_here)], dtype=torch.int32, device=_device_of(group))
     dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=group)
     if flag.item():
         _answered.append(True)

@@ -32,7 +32,7 @@ def course_above(start: str | Path | None = None) -> Path | None:
         folder = Path(os.getcwd() if start is None else start).resolve()
     except FileNotFoundError:  # the current folder was removed
         return None
-    return next((each for each in (folder, *folder.parents) if is_course(each)), None)
+    return next((path for path in (folder, *folder.parents) if is_course(path)), None)
 
 
 def is_course(folder: Path) -> bool:
@@ -46,18 +46,18 @@ def is_course(folder: Path) -> bool:
 
 def others_read(root: Path, kit: Path) -> list[str]:
     """What other accounts can read of a course and its kit: a sentence a folder, with the cure."""
-    said = []
+    sentences = []
     for folder, names in {kit: _OF_KIT, root: _OF_COURSE}.items():
         looked_at = dict.fromkeys((*_OF_KIT, *_OF_COURSE) if root == kit else names)
-        found = exposed([folder / name for name in looked_at])
-        if found:
-            place = folder.resolve()
-            these = ", ".join(os.path.relpath(path, folder) for path in found)
-            said.append(
-                f"Other accounts of this machine can read {these} in {place}. "
-                f"`chmod go-rwx {shlex.quote(str(place))}` keeps them out."
+        paths = exposed([folder / name for name in looked_at])
+        if paths:
+            real_path = folder.resolve()
+            these = ", ".join(os.path.relpath(path, folder) for path in paths)
+            sentences.append(
+                f"Other accounts of this machine can read {these} in {real_path}. "
+                f"`chmod go-rwx {shlex.quote(str(real_path))}` keeps them out."
             )
-    return said
+    return sentences
 
 
 def exposed(paths: Sequence[Path]) -> list[Path]:
@@ -67,26 +67,26 @@ def exposed(paths: Sequence[Path]) -> list[Path]:
 
 def _is_exposed(path: Path) -> bool:
     try:
-        own = path.resolve(strict=True)
-        status = own.stat()
-        above = [parent.stat() for parent in own.parents]
+        real_path = path.resolve(strict=True)
+        status = real_path.stat()
+        above = [parent.stat() for parent in real_path.parents]
     except OSError:
         return False
     # A folder that may be entered is as good as read: the names in it are no secret.
-    wanted = 0o5 if stat.S_ISDIR(status.st_mode) else 0o4
-    if status.st_mode & wanted and all(each.st_mode & 0o1 for each in above):
+    bits = 0o5 if stat.S_ISDIR(status.st_mode) else 0o4
+    if status.st_mode & bits and all(folder.st_mode & 0o1 for folder in above):
         return True
     group = status.st_gid
     return (
-        bool(status.st_mode & (wanted << 3))
-        and all(each.st_mode & (0o10 if each.st_gid == group else 0o1) for each in above)
+        bool(status.st_mode & (bits << 3))
+        and all(folder.st_mode & (0o10 if folder.st_gid == group else 0o1) for folder in above)
         and not _meant_for(group, [status, *above])
     )
 
 
 def _meant_for(group: int, folders: Sequence[os.stat_result]) -> bool:
     """Whether a group is its owner's own, or a folder was given to it on purpose (``g+s``)."""
-    if any(each.st_gid == group and each.st_mode & stat.S_ISGID for each in folders):
+    if any(folder.st_gid == group and folder.st_mode & stat.S_ISGID for folder in folders):
         return True
     try:
         entry, owner = grp.getgrgid(group), pwd.getpwuid(folders[0].st_uid).pw_name
@@ -105,10 +105,10 @@ def shared_machine() -> bool:
     if _asks_elsewhere():
         return True
     return any(
-        1000 <= each.pw_uid < 60_000
-        and each.pw_uid != os.getuid()
-        and Path(each.pw_shell).name not in _NO_PERSON
-        for each in pwd.getpwall()
+        1000 <= account.pw_uid < 60_000
+        and account.pw_uid != os.getuid()
+        and Path(account.pw_shell).name not in _NO_PERSON
+        for account in pwd.getpwall()
     )
 
 
@@ -119,4 +119,4 @@ def _asks_elsewhere() -> bool:
     except OSError:
         return False
     sources = [line.partition(":")[2].split() for line in lines if line.startswith("passwd:")]
-    return any({"ldap", "sss", "winbind", "nis", "nisplus"} & set(words) for words in sources)
+    return any({"ldap", "sss", "winbind", "nis", "nisplus"} & set(names) for names in sources)

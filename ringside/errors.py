@@ -31,7 +31,7 @@ class RingsideError(Exception):
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: the message and the reader's own line, without the kit's frames."""
         kit = os.path.dirname(__file__) + os.sep
-        own = [
+        frames = [
             entry
             for entry in traceback.extract_tb(self.__traceback__)
             if entry.line
@@ -39,7 +39,7 @@ class RingsideError(Exception):
             and not _is_shell(entry.filename)
             and not entry.line.startswith("get_ipython()")  # what a magic is turned into
         ]
-        called = [f"called by line {own[-1].lineno}: {own[-1].line}"] if own else []
+        called = [f"called by line {frames[-1].lineno}: {frames[-1].line}"] if frames else []
         return [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ()), *called]
 
 
@@ -115,8 +115,8 @@ class RankError(RunError):
     def headline(self) -> str:
         """Rank, type and line, if it has one, and the exception's message if it has one."""
         at = f" at {self.where}" if self.frames else ""
-        said = f": {self.message}" if self.message else ""
-        return f"rank {self.rank} raised {self.type_name}{at}{said}"
+        suffix = f": {self.message}" if self.message else ""
+        return f"rank {self.rank} raised {self.type_name}{at}{suffix}"
 
     def render(self) -> str:
         """The error as a person reads it."""

@@ -161,5 +161,5 @@ def scaled(array: Array, sixty_fourths: bytes) -> Array:
         shape[axis] = extent
         whole = whole * vectors[at : at + extent].reshape(shape)
         at += extent
-    found: Array = array * whole
-    return found
+    product: Array = array * whole
+    return product

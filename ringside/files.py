@@ -51,11 +51,11 @@ def write_output(path: Path, data: bytes) -> None:
 def keep(path: Path, before: str) -> str:
     """Copy a file before it is overwritten, such as ring.py.before-sync-1; gives the name."""
     for number in itertools.count(1):
-        kept = path.with_name(f"{path.name}.before-{before}-{number}")
+        backup = path.with_name(f"{path.name}.before-{before}-{number}")
         try:
-            with kept.open("xb") as copied:
+            with backup.open("xb") as copied:
                 copied.write(path.read_bytes())
         except FileExistsError:
             continue
-        return kept.name
+        return backup.name
     raise AssertionError("numbers end")

@@ -52,12 +52,12 @@ def made_anew(
         FolderError: the folder isn't the command's to replace.
         OSError: it can't be written.
     """
-    place = usable(folder, command, protected=protected)
-    with beside(place) as fresh:
+    target = usable(folder, command, protected=protected)
+    with beside(target) as fresh:
         yield fresh
         mark(fresh, command, exact=exact)
-        usable(place, command, protected=protected)  # something may have been put there meanwhile
-        replace(fresh, place)
+        usable(target, command, protected=protected)  # something may have been put there meanwhile
+        replace(fresh, target)
 
 
 @contextlib.contextmanager
@@ -78,11 +78,11 @@ def begin(folder: Path, command: str) -> None:
     Raises:
         FolderError: the folder isn't the command's to replace.
     """
-    place = usable(folder, command)
-    if place.is_dir():
-        shutil.rmtree(place)
-    place.mkdir(parents=True)
-    _write_mark(place, command, None)
+    target = usable(folder, command)
+    if target.is_dir():
+        shutil.rmtree(target)
+    target.mkdir(parents=True)
+    _write_mark(target, command, None)
 
 
 def usable(folder: Path, command: str, *, protected: Sequence[Path] = ()) -> Path:
@@ -91,30 +91,30 @@ def usable(folder: Path, command: str, *, protected: Sequence[Path] = ()) -> Pat
     Raises:
         FolderError: it may not; the message says what is in the way.
     """
-    place = folder.resolve()
-    if not os.path.lexists(place):
-        return place
-    if not place.is_dir():
-        raise FolderError(f"{place} is not a folder: name another place.")
+    target = folder.resolve()
+    if not os.path.lexists(target):
+        return target
+    if not target.is_dir():
+        raise FolderError(f"{target} is not a folder: name another place.")
     for other in (*protected, *_always_protected()):
-        if _is_at_or_above(place, other):
-            above = "" if os.path.samefile(place, other) else f" since {other} is in it"
-            raise FolderError(f"`{command}` never replaces {place}{above}: name a new folder.")
-    if found := strangers(place, command):
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        if _is_at_or_above(target, other):
+            above = "" if os.path.samefile(target, other) else f" since {other} is in it"
+            raise FolderError(f"`{command}` never replaces {target}{above}: name a new folder.")
+    if names := strangers(target, command):
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         raise FolderError(
-            f"{place} holds what `{command}` did not make: {', '.join(found[:SHOWN])}{more}. Name "
+            f"{target} holds what `{command}` did not make: {', '.join(names[:SHOWN])}{more}. Name "
             "another folder, or move this one away."
         )
-    return place
+    return target
 
 
 def strangers(folder: Path, command: str) -> list[str]:
     """What lies in a folder and was not made by the command, or was changed since."""
-    made = _read_mark(folder)
-    if made.get("command") != command:
+    record = _read_mark(folder)
+    if record.get("command") != command:
         return sorted(path.name for path in folder.iterdir())
-    files = made.get("files")
+    files = record.get("files")
     if files is None:
         return []
     return [
@@ -126,15 +126,15 @@ def strangers(folder: Path, command: str) -> list[str]:
 
 def contents(folder: Path) -> dict[str, str]:
     """The files and links in a folder by name, each with a digest; without caches and the mark."""
-    found = {}
-    for place, names, files in os.walk(folder):
-        links = [name for name in names if os.path.islink(os.path.join(place, name))]
+    digests = {}
+    for parent, names, files in os.walk(folder):
+        links = [name for name in names if os.path.islink(os.path.join(parent, name))]
         for name in (*links, *files):
-            path = Path(place, name)
-            found[path.relative_to(folder).as_posix()] = _digest(path)
+            path = Path(parent, name)
+            digests[path.relative_to(folder).as_posix()] = _digest(path)
         names[:] = [n for n in names if n not in CACHES and not n.endswith(".egg-info")]
-    found.pop(MARKER, None)
-    return dict(sorted(found.items()))
+    digests.pop(MARKER, None)
+    return dict(sorted(digests.items()))
 
 
 def _digest(path: Path) -> str:
@@ -162,8 +162,8 @@ def _read_mark(folder: Path) -> dict[str, Any]:
     if path.is_symlink():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {"command": found["command"], "files": found["files"]}
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return {"command": record["command"], "files": record["files"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -193,9 +193,9 @@ def replace(fresh: Path, place: Path, *, keep: Path | None = None) -> None:
 
 def set_aside(path: Path) -> Path:
     """Rename what isn't ours, ``run.log`` to ``run.log.1``; return the new name."""
-    kept = numbered(path)
-    os.rename(path, kept)
-    return kept
+    new_path = numbered(path)
+    os.rename(path, new_path)
+    return new_path
 
 
 def numbered(path: Path) -> Path:

@@ -115,8 +115,8 @@ def waiting(
 
     Nothing else may write to the terminal meanwhile, but by `Waiting.pass_on`.
     """
-    shown = Waiting(what, stream or sys.stderr, after_s)
+    notice = Waiting(what, stream or sys.stderr, after_s)
     try:
-        yield shown
+        yield notice
     finally:
-        shown.end()
+        notice.end()

@@ -65,13 +65,13 @@ def check(
     start = f"{where}: " if where else ""
     for key, value in table.items():
         if key not in kinds:
-            told = f"{start}{key} = {_shown(value)}"
+            setting = f"{start}{key} = {_shown(value)}"
             if key in above:
                 raise TableError(
-                    f"{told} stands below {where.partition(' ')[0]} and so belongs to it; move "
+                    f"{setting} stands below {where.partition(' ')[0]} and so belongs to it; move "
                     "it above the first line that begins with [."
                 )
-            raise TableError(f"{told}: there is no such key; {meant(key, kinds)}")
+            raise TableError(f"{setting}: there is no such key; {meant(key, kinds)}")
         kind = kinds[key]
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
             example = f", like {EXAMPLE}" if kind is datetime.datetime else ""
@@ -95,10 +95,10 @@ def meant(word: str, known: Iterable[str]) -> str:
     >>> meant("colour", ["title", "due"])
     'known are due, title.'
     """
-    words = sorted(known)
-    starts = [each for each in words if len(each) > 2 and word.lower().startswith(each)]
-    near = starts or difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(words) or 'none'}."
+    names = sorted(known)
+    starts = [name for name in names if len(name) > 2 and word.lower().startswith(name)]
+    near = starts or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}."
 
 
 def line_of(path: Path, key: str, table: str = "") -> str:
@@ -107,13 +107,13 @@ def line_of(path: Path, key: str, table: str = "") -> str:
     Args:
         table: the name of the ``[table]`` that the line stands in; empty: anywhere.
     """
-    found, inside = [], ""
+    numbers, inside = [], ""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if head := re.match(r"\s*\[+\s*([\w.-]+)", line):
             inside = head[1]
         elif re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-            found += [number] if table in ("", inside) else []
-    return f", line {found[0]}" if len(found) == 1 else ""
+            numbers += [number] if table in ("", inside) else []
+    return f", line {numbers[0]}" if len(numbers) == 1 else ""
 
 
 def moment(value: datetime.datetime) -> datetime.datetime:

@@ -108,8 +108,8 @@ class CallSite(NamedTuple):
     @property
     def parts(self) -> tuple[str, str, str]:
         """The call alone, the phase that the program named, and the item; "" if there is none."""
-        found = _IN_PHASE.fullmatch(self.call)
-        return (found[1], found[2], found[3] or "") if found else (self.call, "", "")
+        match = _IN_PHASE.fullmatch(self.call)
+        return (match[1], match[2], match[3] or "") if match else (self.call, "", "")
 
 
 UNDESCRIBED = CallSite("a call", "", 0)
@@ -215,7 +215,7 @@ def _op(fields: list[Any], world_size: int) -> Op:
     """An operation from a file, its fields of the types that the format gives them."""
     kind, peer, tag, nbytes, comm, request, message, detail, site = fields
     numbers = (kind, peer, tag, nbytes, request, message, site)
-    if not all(type(each) is int and abs(each) < 1 << 63 for each in numbers):
+    if not all(type(number) is int and abs(number) < 1 << 63 for number in numbers):
         raise ValueError("an operation's numbers are whole, of 64 bits")
     if kind not in _IN_FILES or not -1 <= peer < world_size or nbytes < 0:
         raise ValueError(f"there is no operation of kind {kind} with rank {peer}")

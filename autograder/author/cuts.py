@@ -48,18 +48,18 @@ def without_cells(text: str, module: str, runs: set[str]) -> str:
         if re.search(r"(?m)^# ## ", cell):
             sections.append([])
         sections[-1].append(cell)
-    kept: list[str] = []
+    cells: list[str] = []
     for section in sections:
-        named = [_named(cell) for cell in section]
+        tags = [_named(cell) for cell in section]
         mine = [
             (verb in ("module", "check") and word == module) or (verb == "run" and word in runs)
-            for verb, word in named
+            for verb, word in tags
         ]
-        others = any(verb and not own for (verb, _), own in zip(named, mine, strict=True))
+        others = any(verb and not is_own for (verb, _), is_own in zip(tags, mine, strict=True))
         if any(mine) and not others:
             continue
-        kept += [cell for cell, own in zip(section, mine, strict=True) if not own]
-    return "".join(kept)
+        cells += [cell for cell, is_own in zip(section, mine, strict=True) if not is_own]
+    return "".join(cells)
 
 
 def _named(cell: str) -> tuple[str, str]:
@@ -99,7 +99,7 @@ def without_tests(text: str, module: str) -> str:
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
     }
-    inside = (each for each in ast.walk(tree) if id(each) not in unpacked)
+    inside = (child for child in ast.walk(tree) if id(child) not in unpacked)
     for literal in inside:
         for first, last in _rows_about(literal, module):
             start, end = span(last, first)
@@ -115,21 +115,21 @@ def _calls(node: ast.AST, function: str, module: str) -> bool:
     return (
         isinstance(node, ast.Call)
         and getattr(node.func, "id", getattr(node.func, "attr", "")) == function
-        and any(isinstance(each, ast.Constant) and each.value == module for each in node.args)
+        and any(isinstance(arg, ast.Constant) and arg.value == module for arg in node.args)
     )
 
 
 def _is_test_of(node: ast.FunctionDef, module: str, aliases: set[str]) -> bool:
     """Whether all points of a test, of all of its cases, are this module's."""
-    marks = [each for mark in node.decorator_list for each in ast.walk(mark)]
+    marks = [part for mark in node.decorator_list for part in ast.walk(mark)]
     if any(
-        isinstance(each, ast.Call) and getattr(each.func, "id", "") in aliases for each in marks
+        isinstance(part, ast.Call) and getattr(part.func, "id", "") in aliases for part in marks
     ):
         return True
     about = [
-        _calls(each, "points", module)
-        for each in marks
-        if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "points"
+        _calls(part, "points", module)
+        for part in marks
+        if isinstance(part, ast.Call) and getattr(part.func, "id", "") == "points"
     ]
     return bool(about) and all(about)
 
@@ -162,12 +162,12 @@ def _past_blank_lines(source: bytes, end: int) -> int:
 
 
 def _without(source: bytes, cuts: Sequence[tuple[int, int]]) -> bytes:
-    kept, at = [], 0
+    pieces, at = [], 0
     for start, end in sorted(cuts):
         if start >= at:
-            kept.append(source[at:start])
+            pieces.append(source[at:start])
         at = max(at, end)
-    return b"".join([*kept, source[at:]])
+    return b"".join([*pieces, source[at:]])
 
 
 # What nothing names any more
@@ -191,11 +191,11 @@ def defined(text: str) -> Iterator[tuple[ast.stmt, str]]:
 def without_node(text: str, node: ast.stmt, name: str) -> str:
     """A file without a function, a constant, or one name of an import."""
     lines = text.splitlines(keepends=True)
-    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))]) - 1
+    first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))]) - 1
     last = node.end_lineno or node.lineno
     if isinstance(node, ast.ImportFrom) and len(node.names) > 1:
-        left = [alias for alias in node.names if (alias.asname or alias.name) != name]
-        node.names = left
+        aliases = [alias for alias in node.names if (alias.asname or alias.name) != name]
+        node.names = aliases
         return "".join([*lines[:first], _import_line(node), *lines[last:]])
     while last < len(lines) and not lines[last].strip():
         last += 1
@@ -207,4 +207,4 @@ def _import_line(node: ast.ImportFrom) -> str:
     if len(line) <= _LINE:
         return f"{line}\n"
     head, _, names = line.partition(" import ")
-    return f"{head} import (\n" + "".join(f"    {each},\n" for each in names.split(", ")) + ")\n"
+    return f"{head} import (\n" + "".join(f"    {name},\n" for name in names.split(", ")) + ")\n"

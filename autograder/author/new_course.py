@@ -104,12 +104,12 @@ def make(folder: Path, kit: Path, units: Sequence[str] = ()) -> Course:
     """
     target = _place(folder, kit)
     try:
-        made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))  # 0700
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))  # 0700
         try:
-            _fill(Course(kit=kit, root=made), units)
-            os.rename(made, target)  # the kernel refuses it where something has come meanwhile
+            _fill(Course(kit=kit, root=scratch), units)
+            os.rename(scratch, target)  # the kernel refuses it where something has come meanwhile
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         raise explain(target, error) from error
     return Course(kit=kit, root=target)
@@ -156,8 +156,10 @@ def _of_units(course: Course, units: Sequence[str]) -> tuple[str, ...]:
     lectures = {path.name[:2] for path in course.kit.glob("lectures/[0-9][0-9]_*.py")}
     for unit in units:
         if unit not in numbers | lectures:
-            known = ", ".join(sorted(numbers)) or "none"
-            raise AssignmentError(f"--units: {unit!r} is no unit with an assignment; {known} are.")
+            choices = ", ".join(sorted(numbers)) or "none"
+            raise AssignmentError(
+                f"--units: {unit!r} is no unit with an assignment; {choices} are."
+            )
     return tuple(name for name in names if name[1:3] in units)
 
 
@@ -185,6 +187,6 @@ def _copy(plan: Assignment, course: Course) -> None:
         return
     release = course.releases / plan.name
     release.mkdir(parents=True)
-    for each in source.iterdir():  # and nothing that somebody has tried there
-        shutil.copyfile(built / each.name, release / each.name)
+    for path in source.iterdir():  # and nothing that somebody has tried there
+        shutil.copyfile(built / path.name, release / path.name)
     build.record(release, output_folder.contents(release), course)

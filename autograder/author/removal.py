@@ -83,7 +83,7 @@ def plan_of(plan: Assignment, module: str, course: Course) -> Removal:
     plan.module(module)
     solution = course.solution(plan.name)
     names = [f"{module}.py", *_own_files(solution, module)]
-    found = Removal(plan, plan, module, moves=[n for n in names if (solution / n).is_file()])
+    removal = Removal(plan, plan, module, moves=[n for n in names if (solution / n).is_file()])
     if len(plan.modules) == 1:
         raise AssignmentError(f"{module} is all that {plan.name} has: remove the assignment.")
     if users := _importers(plan, module, solution):
@@ -103,27 +103,27 @@ def plan_of(plan: Assignment, module: str, course: Course) -> Removal:
             after = cuts.without_cells(before, module, runs)
         else:
             after = cuts.without_tests(before, module)
-        if name not in found.moves and after != before:
-            found.edits[name] = after
-    _drop_the_idle(found, plan, solution)
+        if name not in removal.moves and after != before:
+            removal.edits[name] = after
+    _drop_the_idle(removal, plan, solution)
     with tempfile.TemporaryDirectory(prefix="ringside-remove-") as scratch:
         tried = Course(kit=Path(scratch), root=course.root)
         shutil.copytree(
             solution, tried.solution(plan.name), ignore=shutil.ignore_patterns("__pycache__")
         )
-        _do(found, tried.solution(plan.name))
-        found.after = plans.load(plan.name, tried)
+        _do(removal, tried.solution(plan.name))
+        removal.after = plans.load(plan.name, tried)
         try:
-            left = consistency.faults(found.after, tried)
+            faults = consistency.faults(removal.after, tried)
         except AssignmentError as error:  # a test file looks something up that is gone
-            left = [str(error)]
-        found.mentions = list(_mentions(module, tried.solution(plan.name)))
-    if left:
+            faults = [str(error)]
+        removal.mentions = list(_mentions(module, tried.solution(plan.name)))
+    if faults:
         raise AssignmentError(
             f"Nothing is changed: without {module}, {plan.name} would not fit together. Change "
-            "these places by hand first:\n  " + "\n  ".join(left)
+            "these places by hand first:\n  " + "\n  ".join(faults)
         )
-    return found
+    return removal
 
 
 def apply(found: Removal, course: Course) -> Path:
@@ -133,15 +133,17 @@ def apply(found: Removal, course: Course) -> Path:
         StorageError: it can't be written.
     """
     solution = course.solution(found.before.name)
-    kept = output_folder.numbered(
+    backup = output_folder.numbered(
         course.build / "kept" / "removed" / f"{found.before.name}-{found.module}"
     )
-    with storage.making(kept, solution, otherwise=f"Or work in a copy of {course.kit} (`cp -r`)."):
+    with storage.making(
+        backup, solution, otherwise=f"Or work in a copy of {course.kit} (`cp -r`)."
+    ):
         for name in (*found.edits, *found.moves):
-            (kept / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(solution / name, kept / name)
+            (backup / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(solution / name, backup / name)
         _do(found, solution)
-    return kept
+    return backup
 
 
 def _drop_the_idle(found: Removal, plan: Assignment, solution: Path) -> None:
@@ -152,13 +154,13 @@ def _drop_the_idle(found: Removal, plan: Assignment, solution: Path) -> None:
     }
     texts = {name: text for name, text in before.items() if name not in found.moves} | found.edits
     open_to_it = [*filter(None, [plan.public_tests]), *plan.supplied]
-    words = {name: cuts.words(text) for name, text in texts.items()}
+    word_counts = {name: cuts.words(text) for name, text in texts.items()}
     once = {name: cuts.words(text) for name, text in before.items()}
 
     def uses(counts: dict[str, Counter[str]], file: str, word: str) -> int:
         """How often a word stands where it would be used: nobody imports the tests."""
-        own = file == plan.public_tests
-        return counts[file][word] if own else sum(each[word] for each in counts.values())
+        is_public = file == plan.public_tests
+        return counts[file][word] if is_public else sum(tally[word] for tally in counts.values())
 
     while True:
         idle = [
@@ -166,13 +168,13 @@ def _drop_the_idle(found: Removal, plan: Assignment, solution: Path) -> None:
             for name in open_to_it
             if name in texts and name.endswith(".py")
             for node, word in cuts.defined(texts[name])
-            if uses(words, name, word) == 1 and uses(once, name, word) > 1
+            if uses(word_counts, name, word) == 1 and uses(once, name, word) > 1
         ]
         if not idle:
             break
         name, node, word = idle[0]
         texts[name] = cuts.without_node(texts[name], node, word)
-        words[name] = cuts.words(texts[name])
+        word_counts[name] = cuts.words(texts[name])
         found.edits[name] = texts[name]
 
 
@@ -193,15 +195,15 @@ def _own_files(solution: Path, module: str) -> Iterator[str]:
 
 def _editable(plan: Assignment, solution: Path) -> list[Path]:
     texts = [solution / name for name in (*plan.supplied, plan.public_tests or "")]
-    found = [solution / "assignment.toml", solution / "notebook.py"]
-    found += [path for path in texts if path.suffix == ".py" and path.is_file()]
-    found += [path for path in (solution / EXCEPTIONS,) if path.is_file()]
-    return found + sorted((solution / "hidden").rglob("*.py"))
+    paths = [solution / "assignment.toml", solution / "notebook.py"]
+    paths += [path for path in texts if path.suffix == ".py" and path.is_file()]
+    paths += [path for path in (solution / EXCEPTIONS,) if path.is_file()]
+    return paths + sorted((solution / "hidden").rglob("*.py"))
 
 
 def _importers(plan: Assignment, module: str, solution: Path) -> list[str]:
     """Files that can't be imported without the module: modules and what is supplied beside them."""
-    names = [each.filename for each in plan.modules if each.name != module]
+    names = [spec.filename for spec in plan.modules if spec.name != module]
     names += [name for name in plan.supplied if name.endswith(".py")]
     line = re.compile(rf"(?m)^(?:from|import) +{module}\b")
     return [name for name in names if line.search((solution / name).read_text(encoding="utf-8"))]

@@ -94,15 +94,15 @@ def names_in(nodes: str) -> Iterator[str]:
     ['login', 'n1x', 'n2x', 'n07x', 'n08x', 'gpu3']
     """
     waiting = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", nodes)[:_MOST_NODES]
-    given = 0
-    while waiting and given < _MOST_NODES:
-        each = waiting.pop(0)
-        match = re.search(r"\[([^\]]*)\]", each)
+    count = 0
+    while waiting and count < _MOST_NODES:
+        entry = waiting.pop(0)
+        match = re.search(r"\[([^\]]*)\]", entry)
         if match is None:
-            given += 1
-            yield each
+            count += 1
+            yield entry
             continue
-        before, after = each[: match.start()], each[match.end() :]
+        before, after = entry[: match.start()], entry[match.end() :]
         numbers = [number for part in match[1].split(",") for number in _numbers(part)]
         waiting[:0] = [f"{before}{number}{after}" for number in numbers]
 

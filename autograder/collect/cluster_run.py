@@ -45,7 +45,7 @@ class RunCheck:
 
 def of_record(record: Mapping[str, Any]) -> RunCheck:
     """A check that was kept as JSON."""
-    findings = [(bool(right), str(said)) for right, said in record["findings"]]
+    findings = [(bool(right), str(sentence)) for right, sentence in record["findings"]]
     return RunCheck(**{**record, "findings": findings})
 
 
@@ -103,8 +103,8 @@ def _read(folder: Path | None) -> tuple[dict[str, Any] | None, str]:
 
 def _complete(record: dict[str, Any]) -> list[tuple[bool, str]]:
     """Is it a whole run, with right values, on several ranks?"""
-    known = record.get("format") == FORMAT and record.get("version") == VERSION
-    if not known:
+    same_format = record.get("format") == FORMAT and record.get("version") == VERSION
+    if not same_format:
         return [(False, "It is not the run.json that this version of `ringside launch` leaves.")]
     size, hosts = record.get("world_size"), record.get("hosts")
     placed = (
@@ -134,7 +134,7 @@ def _measured(row: dict[str, Any]) -> bool:
         isinstance(row.get("n"), int)
         and isinstance(times, list)
         and bool(times)
-        and all(_positive(each) for each in times)
+        and all(_positive(time_s) for time_s in times)
         and bool(row.get("checksum"))
     )
 

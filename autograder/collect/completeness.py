@@ -28,15 +28,15 @@ def call(found: Iterable[str], shown: Iterable[str], where: str) -> None:
     Raises:
         RollError: they differ.
     """
-    wanted, there = Counter(found), Counter(shown)
-    said = []
-    if missing := sorted((wanted - there).elements()):
-        said.append(f"{', '.join(missing)} handed in and {_are(missing)} missing")
-    if strangers := sorted((there - wanted).elements()):
-        said.append(f"{', '.join(strangers)} {_are(strangers)} there without a submission")
-    if said:
+    roll, there = Counter(found), Counter(shown)
+    gaps = []
+    if missing := sorted((roll - there).elements()):
+        gaps.append(f"{', '.join(missing)} handed in and {_are(missing)} missing")
+    if strangers := sorted((there - roll).elements()):
+        gaps.append(f"{', '.join(strangers)} {_are(strangers)} there without a submission")
+    if gaps:
         raise RollError(
-            f"{where}: {'; '.join(said)}. This is a fault of the grader's, and nothing is written: "
+            f"{where}: {'; '.join(gaps)}. This is a fault of the grader's, and nothing is written: "
             "please report it. What was graded is stored; other paths can be graded meanwhile."
         )
 

@@ -62,8 +62,8 @@ def home(assignment: Assignment, folder: Path) -> Path:
         if not is_open(folder) or has_something(assignment, folder):
             return folder
         folders = _folders_in(folder)
-        planned = [each for each in folders if each.name == assignment.name]
-        others = [each.name for each in packages_in(folder)]
+        planned = [path for path in folders if path.name == assignment.name]
+        others = [path.name for path in packages_in(folder)]
         inside = planned or ([] if others else folders)
         if len(inside) != 1:
             break
@@ -72,7 +72,7 @@ def home(assignment: Assignment, folder: Path) -> Path:
         folders, others = [folder], []
     if not folders and len(others) < 2:  # a folder without a module is a submission of none
         return folder
-    names = [*others, *(f"{each.name}/" for each in folders)]
+    names = [*others, *(f"{path.name}/" for path in folders)]
     raise Rejected(
         f"It isn't plain what is handed in: {assignment.notebook}, a module or one archive is "
         f"looked for, and there {'is' if len(names) == 1 else 'are'} {_listed(names)}."
@@ -80,30 +80,30 @@ def home(assignment: Assignment, folder: Path) -> Path:
 
 
 def _listed(names: list[str], most: int = 5) -> str:
-    shown = [name if len(name) <= 60 else f"{name[:60]}..." for name in names[:most]]
+    labels = [name if len(name) <= 60 else f"{name[:60]}..." for name in names[:most]]
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(shown) + more
+    return ", ".join(labels) + more
 
 
 def _folders_in(folder: Path) -> list[Path]:
     return [
-        each
-        for each in sorted(folder.iterdir())
-        if is_own(each.name) and each.is_dir() and not each.is_symlink()
+        path
+        for path in sorted(folder.iterdir())
+        if is_own(path.name) and path.is_dir() and not path.is_symlink()
     ]
 
 
 def packages_in(folder: Path) -> list[Path]:
     """The notebooks and archives in a folder."""
-    found = sorted(each for each in folder.iterdir() if each.suffix in (".ipynb", ".zip"))
-    return [each for each in found if each.suffix == ".zip" or not is_placeholder(each)]
+    paths = sorted(path for path in folder.iterdir() if path.suffix in (".ipynb", ".zip"))
+    return [path for path in paths if path.suffix == ".zip" or not is_placeholder(path)]
 
 
 def _notebook_in(assignment: Assignment, folder: Path) -> Path | None:
     """The assignment's notebook in `folder`; a single one under another name counts."""
-    found = [each for each in packages_in(folder) if each.suffix == ".ipynb"]
+    notebooks = [path for path in packages_in(folder) if path.suffix == ".ipynb"]
     planned = folder / assignment.notebook
-    return planned if planned in found else found[0] if len(found) == 1 else None
+    return planned if planned in notebooks else notebooks[0] if len(notebooks) == 1 else None
 
 
 def is_placeholder(notebook: Path) -> bool:
@@ -116,6 +116,6 @@ def is_placeholder(notebook: Path) -> bool:
 
 def hold_place(assignment: Assignment, folder: Path) -> None:
     """Let nbgrader see a submission without a notebook: it passes over a folder that has none."""
-    place = folder / assignment.notebook
-    if is_open(folder) and not os.path.lexists(place):
-        storage.write(place, PLACEHOLDER)
+    path = folder / assignment.notebook
+    if is_open(folder) and not os.path.lexists(path):
+        storage.write(path, PLACEHOLDER)

@@ -30,15 +30,15 @@ def prompts_in(notebook: Path) -> tuple[Prompt, ...]:
 def _prompts(notebook: Path, changed: int) -> tuple[Prompt, ...]:
     import nbformat  # takes seconds, and most folders that are graded hold no predictions
 
-    found = []
+    prompts = []
     released: Any = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     for cell in released.cells:
         if guessed_in(cell):
             try:
-                found.append(prompt_of(cell))
+                prompts.append(prompt_of(cell))
             except GuessError:
                 continue  # `autograder build` refuses it
-    return tuple(found)
+    return tuple(prompts)
 
 
 def lie_in(folder: Path | None) -> bool:
@@ -62,9 +62,9 @@ def handed_in(
     except (Rejected, ValueError, RecursionError) as error:
         reason = str(error).rstrip(".")[:200]
         return {}, f"{kept.NAME} can't be read: {reason}. It is no part of the grade."
-    found: dict[str, list[Answer | None]] = {}
+    answers: dict[str, list[Answer | None]] = {}
     for prompt in prompts:
         one = entries.get(prompt.key)
         if one and (one.prompt.unit, one.prompt.choices) == (prompt.unit, prompt.choices):
-            found[prompt.key] = [one.guess, one.result]
-    return found, ""
+            answers[prompt.key] = [one.guess, one.result]
+    return answers, ""

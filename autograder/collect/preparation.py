@@ -25,15 +25,15 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     Raises:
         Rejected: it can't be read; the message is for the student.
     """
-    own = submission.path.is_dir() and not submission.path.is_symlink()
-    folder = home(assignment, submission.path) if own else submission.path
-    path = what_counts(assignment, folder) if own else folder
+    is_folder = submission.path.is_dir() and not submission.path.is_symlink()
+    folder = home(assignment, submission.path) if is_folder else submission.path
+    path = what_counts(assignment, folder) if is_folder else folder
     if path.suffix == ".zip" and not path.is_dir():
         with scratch.fresh("zip-") as unpacked:
             extract_zip(path, unpacked, assignment.limits)
             return prepare(assignment, _unpacked(assignment, path, unpacked), course)
-    rebuilt = _rebuilt(assignment, path, own, course)
-    where = folder if own else _own_folder(assignment, path)
+    rebuilt = _rebuilt(assignment, path, is_folder, course)
+    where = folder if is_folder else _own_folder(assignment, path)
     rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules, course)
     rebuilt.request, fault = requests.handed_in(where)
     rebuilt.intake += [fault] if fault else []

@@ -47,12 +47,12 @@ def inspect(folder: Path, limits: Limits = KIT) -> Inspection:
     """
     if not stat.S_ISDIR(os.lstat(folder).st_mode):
         raise Rejected(f"{folder.name} is not a folder.")
-    found = Inspection()
+    inspection = Inspection()
     try:
-        _walk(folder, "", 0, found, limits)
+        _walk(folder, "", 0, inspection, limits)
     except PermissionError as error:
         raise Rejected(f"{folder.name} can't be listed: {error.strerror}.") from error
-    return found
+    return inspection
 
 
 def _walk(folder: Path, prefix: str, depth: int, found: Inspection, limits: Limits) -> None:
@@ -167,7 +167,7 @@ def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
             within these bounds.
         OSError: the machine can't write it, or can't start the process.
     """
-    asked = {
+    request = {
         "archive": os.fsencode(archive).hex(),
         "folder": os.fsencode(folder).hex(),
         "caps": dataclasses.asdict(_caps(limits)),
@@ -175,13 +175,13 @@ def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
     command = [sys.executable, "-I", "-S", str(zip_archive.__file__)]
     try:
         ended = subprocess.run(
-            command, input=json.dumps(asked).encode(), capture_output=True, timeout=UNPACKING_S
+            command, input=json.dumps(request).encode(), capture_output=True, timeout=UNPACKING_S
         )
     except subprocess.TimeoutExpired:
         raise Rejected(f"{archive.name} was not unpacked within {UNPACKING_S} s.") from None
     if not ended.stdout.startswith(zip_archive.READY):
-        told = ended.stderr[-300:].decode("utf-8", "replace").strip()
-        raise OSError(f"The process that unpacks archives doesn't start: {told}")
+        message = ended.stderr[-300:].decode("utf-8", "replace").strip()
+        raise OSError(f"The process that unpacks archives doesn't start: {message}")
     answer = _answer(archive, ended)
     if "errno" in answer:
         raise OSError(answer["errno"], os.strerror(answer["errno"]), answer["path"])

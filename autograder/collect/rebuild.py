@@ -97,22 +97,22 @@ def rebuild(
     cells = _whole(_parse(submitted, limits), release, limits.module_bytes, rebuilt.notes)
     for cell in solution_cells(rebuilt.notebook):
         grade_id = cell.metadata.nbgrader.grade_id
-        found = _choose(cells, grade_id, cell.source, rebuilt.notes)
-        if found is None and cell.cell_type == "code":
-            found = _by_first_line(cells, grade_id, cell.source, rebuilt.notes)
-        if found is None and grade_id in beside:
+        student_cell = _choose(cells, grade_id, cell.source, rebuilt.notes)
+        if student_cell is None and cell.cell_type == "code":
+            student_cell = _by_first_line(cells, grade_id, cell.source, rebuilt.notes)
+        if student_cell is None and grade_id in beside:
             cell.source = _as_cell(grade_id, beside[grade_id])
             rebuilt.intake.append(
                 f"The cell '{grade_id}' is missing in the notebook: {grade_id}.py, which was "
                 "handed in beside it, counts."
             )
-        elif found is None:
+        elif student_cell is None:
             rebuilt.notes.append(f"The cell '{grade_id}' is missing: it counts as not done.")
         elif cell.cell_type == "code":
-            source = _module_cell(grade_id, found, rebuilt.notes)
-            cell.source = _what_counts(found, cell.source, source, beside, rebuilt.notes)
-        elif found.source.strip() != cell.source.strip():
-            cell.source = as_plain_text(found.source)
+            source = _module_cell(grade_id, student_cell, rebuilt.notes)
+            cell.source = _what_counts(student_cell, cell.source, source, beside, rebuilt.notes)
+        elif student_cell.source.strip() != cell.source.strip():
+            cell.source = as_plain_text(student_cell.source)
     _note_graded_cells(cells, release, rebuilt.notes)
     rebuilt.modules, rebuilt.untouched = modules_of(assignment, rebuilt.notebook, release)
     rebuilt.texts = texts_of(assignment, rebuilt.notebook, release)
@@ -179,7 +179,7 @@ def _what_counts(
     """
     name = str(cell.grade_id)
     body, stub_body, file = (
-        cell_text.body_of(each) for each in (source, stub, beside.get(name, ""))
+        cell_text.body_of(text) for text in (source, stub, beside.get(name, ""))
     )
     as_now = cell_text.alike(body, stub_body)
     as_then = cell_text.released(body, f"{name}.py", name, cell.checksum)
@@ -196,7 +196,7 @@ def _what_counts(
 
 def _whole(cells: list[_Cell], release: NotebookNode, most: int, notes: list[str]) -> list[_Cell]:
     """The cells, with each module's cell that was split in one piece again, of `most` bytes."""
-    wanted = {
+    definitions = {
         cell.metadata.nbgrader.grade_id: cell_text.definitions(cell.source)
         for cell in solution_cells(release)
     }
@@ -204,7 +204,7 @@ def _whole(cells: list[_Cell], release: NotebookNode, most: int, notes: list[str
     whole, k = [], 0
     while k < len(cells):
         name = _module_named(cells[k].source) if cells[k].kind == "code" else ""
-        count = cell_text.num_parts(texts, k, wanted[name]) if name in wanted else 1
+        count = cell_text.num_parts(texts, k, definitions[name]) if name in definitions else 1
         if count > 1:
             notes.append(f"The cell '{name}' was split into {count}: they were joined.")
         source = cell_text.joined([text.source for text in texts[k : k + count]])[:most]
@@ -315,7 +315,7 @@ def _parse(submitted: bytes, limits: Limits) -> list[_Cell]:
         raise Rejected("The file is not a Jupyter notebook of format 4: it has no list of cells.")
     if len(cells) > limits.notebook_cells:
         raise Rejected(f"The notebook has more than {limits.notebook_cells} cells.")
-    return [_cell(each, limits) for each in cells if isinstance(each, dict)]
+    return [_cell(cell, limits) for cell in cells if isinstance(cell, dict)]
 
 
 def _cell(raw: dict[str, Any], limits: Limits) -> _Cell:
@@ -388,7 +388,7 @@ def _note_graded_cells(cells: list[_Cell], release: NotebookNode, notes: list[st
         marks = notebooks.marks(cell)
         if not marks.get("grade") or marks.get("solution"):
             continue
-        submitted = [each for each in cells if each.grade_id == marks["grade_id"]]
+        submitted = [candidate for candidate in cells if candidate.grade_id == marks["grade_id"]]
         if not submitted:
             notes.append(f"The cell '{marks['grade_id']}' was deleted: it was put back.")
         elif len(submitted) > 1:

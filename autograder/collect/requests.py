@@ -48,21 +48,21 @@ def joined(
 
 def strays(course: Course, plan: Assignment, students: Iterable[str]) -> list[str]:
     """A sentence for each request that is nobody's."""
-    known = {name for student in students for name in _names(student)}
+    names = {name for student in students for name in _names(student)}
     folder = course.requests(plan.name)
     if not folder.is_dir():
         return []
     return [
         f"{path} asks for a regrade, and no student here is called so."
         for path in sorted(folder.iterdir())
-        if not path.name.startswith(".") and path.name not in known
+        if not path.name.startswith(".") and path.name not in names
     ]
 
 
 def _names(student: str) -> list[str]:
     """What the file of a student may be called; a name with a slash only as it is escaped."""
     plain = "" if "/" in student or student.startswith(".") else f"{student}.txt"
-    return [each for each in dict.fromkeys((f"{file_names.of(student)}.txt", plain)) if each]
+    return [name for name in dict.fromkeys((f"{file_names.of(student)}.txt", plain)) if name]
 
 
 def _read(path: Path) -> tuple[str, str]:

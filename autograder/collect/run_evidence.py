@@ -49,13 +49,13 @@ def vouch(record: Mapping[str, Any], rule: str) -> Vouched:
     if rule == "word":
         return WORD
     number = str(record.get("job_id") or "")
-    named = accounting.NUMBER.fullmatch(number) is not None
+    has_number = accounting.NUMBER.fullmatch(number) is not None
     try:
-        job = accounting.job(number if named else "1")  # any: does somebody answer?
+        job = accounting.job(number if has_number else "1")  # any: does somebody answer?
     except NoAccounting:
-        said = f"Slurm's accounting can't be asked here. {BY_HAND}"
-        return Vouched("person", said) if rule == "accounting" else WORD
-    if not named:
+        reason = f"Slurm's accounting can't be asked here. {BY_HAND}"
+        return Vouched("person", reason) if rule == "accounting" else WORD
+    if not has_number:
         return Vouched("person", f"It names no job of Slurm's. {BY_HAND}")
     if job is None:
         return Vouched("person", f"Slurm's accounting knows no job {number}. {BY_HAND}")
@@ -63,13 +63,13 @@ def vouch(record: Mapping[str, Any], rule: str) -> Vouched:
 
 
 def _compared(record: Mapping[str, Any], number: str, job: Job) -> Vouched:
-    wanted = f"ringside-{record.get('module')}"
-    if job.state != "COMPLETED" or job.name != wanted:
-        said = f"Slurm says that job {number} is called {job.name!r} and ended as {job.state}."
-        return Vouched("person", f"{said} {BY_HAND}", f"run.json: {said}")
+    job_name = f"ringside-{record.get('module')}"
+    if job.state != "COMPLETED" or job.name != job_name:
+        reason = f"Slurm says that job {number} is called {job.name!r} and ended as {job.state}."
+        return Vouched("person", f"{reason} {BY_HAND}", f"run.json: {reason}")
     if differs := _difference(record, job):
-        said = f"Slurm's accounting says otherwise of job {number}: {differs}."
-        return Vouched("nobody", said, f"run.json: {said}")
+        reason = f"Slurm's accounting says otherwise of job {number}: {differs}."
+        return Vouched("nobody", reason, f"run.json: {reason}")
     return Vouched(
         "accounting",
         f"Slurm's accounting vouches for job {number}: {job.user} ran it then, on these nodes.",
@@ -112,5 +112,7 @@ def _moment(time_s: float) -> str:
 
 
 def _listed(names: set[str] | list[str], most: int = 4) -> str:
-    shown = [name[:64] for name in sorted(names)]
-    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "") if shown else "no node"
+    labels = [name[:64] for name in sorted(names)]
+    return (
+        ", ".join(labels[:most]) + (", ..." if len(labels) > most else "") if labels else "no node"
+    )

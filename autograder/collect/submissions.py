@@ -76,11 +76,11 @@ def find(
     """
     paths = list(paths)
     layouts = [layout] * len(paths) if layout else layouts_of(assignment, paths)
-    found: list[Submission] = []
-    for path, each in zip(paths, layouts, strict=True):
-        found += find_at(assignment, path, each)
-    check_names(found)
-    return found
+    submissions: list[Submission] = []
+    for path, path_layout in zip(paths, layouts, strict=True):
+        submissions += find_at(assignment, path, path_layout)
+    check_names(submissions)
+    return submissions
 
 
 def check_names(found: Iterable[Submission]) -> None:
@@ -144,8 +144,8 @@ def _refuse_two_ways(assignment: Assignment, path: Path) -> None:
     if not path.is_dir() or not is_open(path) or _is_of_tree(assignment, path.resolve()):
         return
     of_handin = {assignment.notebook, f"{assignment.name}.zip", f"{path.name}.zip"}
-    others = [each.name for each in packages_in(path) if each.name not in of_handin]
-    others += [f"{each.name}/" for each in _children(path) if has_something(assignment, each)]
+    others = [child.name for child in packages_in(path) if child.name not in of_handin]
+    others += [f"{child.name}/" for child in _children(path) if has_something(assignment, child)]
     if len(others) > 1:
         more = ", ..." if len(others) > _MOST_LISTED else ""
         raise PathError(
@@ -166,10 +166,10 @@ def find_at(assignment: Assignment, path: Path, layout: Layout) -> list[Submissi
     if not path.is_dir():
         raise PathError(f"{path} is no folder, and so no {layout} layout.")
     path = path.resolve()
-    found = _of_tree(assignment, path) if layout == "submitted" else _of_class(path)
-    if not found or (layout == "class" and not _anything(assignment, found)):
+    submissions = _of_tree(assignment, path) if layout == "submitted" else _of_class(path)
+    if not submissions or (layout == "class" and not _anything(assignment, submissions)):
         raise PathError(f"There is no submission of {assignment.name} under {path}.")
-    return found
+    return submissions
 
 
 def _one(assignment: Assignment, path: Path) -> Submission:
@@ -185,15 +185,17 @@ def _one(assignment: Assignment, path: Path) -> Submission:
 
 def _of_tree(assignment: Assignment, path: Path) -> list[Submission]:
     """nbgrader's tree: whoever has no folder of the assignment has handed in nothing."""
-    found, shut = [], []
+    submissions, shut = [], []
     for child in _children(path):
-        own = child / assignment.name
+        folder = child / assignment.name
         if not is_open(child):
             shut.append(Submission(child.name, child))
-        elif os.path.lexists(own):
-            plain = own.is_dir() and not own.is_symlink()
-            found.append(Submission(child.name, own, rejected="" if plain else _no_folder(own)))
-    return found + shut
+        elif os.path.lexists(folder):
+            plain = folder.is_dir() and not folder.is_symlink()
+            submissions.append(
+                Submission(child.name, folder, rejected="" if plain else _no_folder(folder))
+            )
+    return submissions + shut
 
 
 def _of_class(path: Path) -> list[Submission]:
@@ -225,8 +227,10 @@ def _holds_one(assignment: Assignment, folder: Path) -> bool:
 def _anything(assignment: Assignment, found: Iterable[Submission]) -> bool:
     """Whether some of a class have handed in the assignment: else it is another's folder."""
     return any(
-        not each.path.is_dir() or not is_open(each.path) or _holds_one(assignment, each.path)
-        for each in found
+        not submission.path.is_dir()
+        or not is_open(submission.path)
+        or _holds_one(assignment, submission.path)
+        for submission in found
     )
 
 

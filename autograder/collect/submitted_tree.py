@@ -37,44 +37,44 @@ def put(
         of_another: another student's folder in the tree, who hands in for this one, too. What
             nbgrader keeps of a student's own hand-in stays: by it feedback is fetched.
     """
-    place = course.submitted(submission.student, plan.name)
+    folder = course.submitted(submission.student, plan.name)
     try:
-        storage.private_folder(place.parent)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as outer:
+        storage.private_folder(folder.parent)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as outer:
             fresh = Path(outer) / plan.name
             _copy(plan, submission.path, fresh)
             if of_another:
-                _keep_own(place, fresh)
+                _keep_own(folder, fresh)
             _write_what_submit_leaves(fresh)
-            before = _content(place) if place.is_dir() else None
+            before = _content(folder) if folder.is_dir() else None
             if before == _content(fresh):
                 return "as before"
             if before is not None:
-                os.rename(place, _shelf(course, submission.student, plan.name))
-            os.rename(fresh, place)
+                os.rename(folder, _shelf(course, submission.student, plan.name))
+            os.rename(fresh, folder)
             return "new" if before is None else "replaced"
     except OSError as error:
-        raise storage.explain(error.filename or place, error) from error
+        raise storage.explain(error.filename or folder, error) from error
 
 
 def is_same_work(plan: Assignment, submission: Submission, course: Course) -> bool:
     """Whether a submission is what lies in the tree already, but for a request for a regrade."""
-    place = course.submitted(submission.student, plan.name)
-    if not place.is_dir() or submission.rejected:
+    folder = course.submitted(submission.student, plan.name)
+    if not folder.is_dir() or submission.rejected:
         return False
     try:
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as outer:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as outer:
             fresh = Path(outer) / plan.name
             _copy(plan, submission.path, fresh)
-            return work(place) == work(fresh)
+            return work(folder) == work(fresh)
     except OSError as error:
-        raise storage.explain(error.filename or place, error) from error
+        raise storage.explain(error.filename or folder, error) from error
 
 
 def work(folder: Path) -> dict[str, str]:
     """A folder's files but for the request; an archive counts only where it is all there is."""
-    found = {name: content for name, content in _content(folder).items() if name != REQUEST}
-    return {n: c for n, c in found.items() if not n.endswith(".zip")} or found
+    hashes = {name: content for name, content in _content(folder).items() if name != REQUEST}
+    return {n: c for n, c in hashes.items() if not n.endswith(".zip")} or hashes
 
 
 def _keep_own(place: Path, fresh: Path) -> None:
@@ -98,9 +98,9 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
     try:  # nbgrader and run.json's check look at files
         with tempfile.TemporaryDirectory(dir=fresh) as unpacked:
             extract_zip(archive, Path(unpacked), plan.limits)
-            for each in Path(unpacked).iterdir():
-                if not os.path.lexists(fresh / each.name):
-                    each.rename(fresh / each.name)
+            for child in Path(unpacked).iterdir():
+                if not os.path.lexists(fresh / child.name):
+                    child.rename(fresh / child.name)
     except Rejected:
         pass  # it is said when it is graded
 
@@ -121,12 +121,12 @@ def _write_what_submit_leaves(fresh: Path) -> None:
 def _content(folder: Path) -> dict[str, str]:
     """The hashes of a folder's files, but for those that we and nbgrader put there."""
     return {
-        str(each.relative_to(folder)): _hash(each)
-        for each in sorted(folder.rglob("*"))
-        if each.is_file()
-        and not each.is_symlink()
-        and each.name not in _NBGRADERS
-        and not own_folder.is_placeholder(each)
+        str(path.relative_to(folder)): _hash(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and not path.is_symlink()
+        and path.name not in _NBGRADERS
+        and not own_folder.is_placeholder(path)
     }
 
 

@@ -35,19 +35,19 @@ def share(plan: Assignment, submissions: Sequence[Submission], course: Course) -
     Raises:
         AssignmentError: the list of teams, or of receipts, is wrong.
     """
-    found = teams.read(course, plan.name)
+    course_teams = teams.read(course, plan.name)
     by_student = {each.student: each for each in submissions}
-    strangers = _strangers(course, found, by_student)
-    given: dict[str, Submission] = {}
-    for team in found.values():
-        own = [by_student[each] for each in team.members if each in by_student]
-        if own:
-            counts = _counting(plan, team, own, course)
+    strangers = _strangers(course, course_teams, by_student)
+    by_member: dict[str, Submission] = {}
+    for team in course_teams.values():
+        candidates = [by_student[each] for each in team.members if each in by_student]
+        if candidates:
+            choice = _counting(plan, team, candidates, course)
             for member in team.members:
                 if member not in strangers:
-                    given[member] = _for_member(team, member, counts, by_student.get(member))
-    kept = [given.pop(each.student, each) for each in submissions]
-    return [*kept, *given.values()]
+                    by_member[member] = _for_member(team, member, choice, by_student.get(member))
+    handins = [by_member.pop(each.student, each) for each in submissions]
+    return [*handins, *by_member.values()]
 
 
 def spread(plan: Assignment, course: Course) -> list[str]:
@@ -61,14 +61,14 @@ def spread(plan: Assignment, course: Course) -> list[str]:
     """
     if not teams.read(course, plan.name):
         return []
-    found = [Submission(path.parent.name, path) for path in course.submissions(plan.name)]
-    shared = share(plan, found, course)
-    if unclear := {each.rejected for each in shared if each.rejected}:
+    submissions = [Submission(path.parent.name, path) for path in course.submissions(plan.name)]
+    shared = share(plan, submissions, course)
+    if unclear := {submission.rejected for submission in shared if submission.rejected}:
         raise AssignmentError(" ".join([*sorted(unclear), cure(plan, course)]))
-    for each in shared:
-        if each.team and each.path != course.submitted(each.student, plan.name):
-            submitted_tree.put(plan, each, course, of_another=True)
-    return list(dict.fromkeys(sentence for each in shared for sentence in each.intake))
+    for submission in shared:
+        if submission.team and submission.path != course.submitted(submission.student, plan.name):
+            submitted_tree.put(plan, submission, course, of_another=True)
+    return list(dict.fromkeys(sentence for submission in shared for sentence in submission.intake))
 
 
 def cure(plan: Assignment, course: Course) -> str:
@@ -85,27 +85,27 @@ def doubts(plan: Assignment, submissions: Sequence[Submission], course: Course) 
     Args:
         submissions: as they were found, before they were shared.
     """
-    by_student = {each.student: each for each in submissions}
-    found = teams.read(course, plan.name)
-    strangers = _strangers(course, found, by_student)
+    by_student = {submission.student: submission for submission in submissions}
+    course_teams = teams.read(course, plan.name)
+    strangers = _strangers(course, course_teams, by_student)
     there = people.known(course) | by_student.keys()
-    members = {member for team in found.values() for member in team.members}
+    members = {member for team in course_teams.values() for member in team.members}
     path = course.teams(plan.name)
-    said = []
+    sentences = []
     for name, line in teams.lines(path).items() if path.is_file() else ():
         near = difflib.get_close_matches(name, there - members, n=1)
         meant = f"did you mean {near[0]!r}?" if near else "no name here is like it."
         if name in strangers:
-            said.append(
+            sentences.append(
                 f"{path}, line {line}: no student is named {name!r}; {meant} Nothing is given to "
                 f"that name. If it is right: nbgrader db student add {name}"
             )
         elif near and name not in there:
-            said.append(
+            sentences.append(
                 f"{path}, line {line}: {name!r} has handed in nothing; {meant} The team's grade "
                 "goes to that name."
             )
-    return said
+    return sentences
 
 
 def _strangers(
@@ -117,8 +117,8 @@ def _strangers(
     """
     if not people.listed(course):
         return set()
-    known = people.known(course) | by_student.keys()
-    return {member for team in found.values() for member in team.members} - known
+    students = people.known(course) | by_student.keys()
+    return {member for team in found.values() for member in team.members} - students
 
 
 def _for_member(team: Team, member: str, counts: Submission, own: Submission | None) -> Submission:
@@ -157,11 +157,11 @@ def _counting(
     older = ", ".join(each.student for each in others if each.student in receipts)
     if not older:  # the others' are copies of what came before
         return newest
-    told = (
+    sentence = (
         f"Team {team.name}: what {newest.student} handed in counts, the newest, received "
         f"{moment:%Y-%m-%d %H:%M} UTC; what {older} handed in before is another thing."
     )
-    return dataclasses.replace(newest, intake=(*newest.intake, told))
+    return dataclasses.replace(newest, intake=(*newest.intake, sentence))
 
 
 def _same(plan: Assignment, one: Submission, other: Submission, course: Course) -> bool:
@@ -175,7 +175,7 @@ def _same(plan: Assignment, one: Submission, other: Submission, course: Course) 
     ):
         return True
     try:
-        read = [preparation.prepare(plan, each, course) for each in (one, other)]
+        read = [preparation.prepare(plan, submission, course) for submission in (one, other)]
     except (Rejected, PathError):
         return False
     return read[0].modules == read[1].modules and read[0].texts == read[1].texts

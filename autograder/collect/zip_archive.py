@@ -147,15 +147,15 @@ def _members(source: zipfile.ZipFile, caps: Caps) -> dict[str, zipfile.ZipInfo]:
 def _write_members(
     source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], folder: Path, caps: Caps
 ) -> list[str]:
-    left = caps.total_bytes
+    rest_bytes = caps.total_bytes
     for name, info in members.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with source.open(info) as stream, target.open("xb") as output:
             # The declared size is the archive's word; what comes out is counted.
-            while block := stream.read(min(MIB, left + 1)):
-                left -= len(block)
-                if left < 0:
+            while block := stream.read(min(MIB, rest_bytes + 1)):
+                rest_bytes -= len(block)
+                if rest_bytes < 0:
                     raise Refused(
                         f"The archive unpacks to more than {caps.total_bytes // MIB} MiB."
                     )
@@ -165,9 +165,9 @@ def _write_members(
 
 def _bound(caps: Caps) -> None:
     """Take away what unpacking doesn't need, of this process alone."""
-    own = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
+    used_bytes = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     for kind, most in (
-        (resource.RLIMIT_AS, own + MEMORY_BYTES),
+        (resource.RLIMIT_AS, used_bytes + MEMORY_BYTES),
         (resource.RLIMIT_CPU, CPU_S),
         (resource.RLIMIT_FSIZE, caps.total_bytes + MIB),
         (resource.RLIMIT_CORE, 0),
@@ -178,12 +178,12 @@ def _bound(caps: Caps) -> None:
 
 
 def _serve() -> None:
-    asked = json.load(sys.stdin)
-    caps = Caps(**asked["caps"])
+    request = json.load(sys.stdin)
+    caps = Caps(**request["caps"])
     _bound(caps)
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
-    archive, folder = (Path(os.fsdecode(bytes.fromhex(asked[n]))) for n in ("archive", "folder"))
+    archive, folder = (Path(os.fsdecode(bytes.fromhex(request[n]))) for n in ("archive", "folder"))
     answer: dict[str, object]
     try:
         answer = {"written": extract(archive, folder, caps)}

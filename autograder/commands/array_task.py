@@ -25,18 +25,18 @@ from autograder.grade.cluster.task import TaskOptions
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one task, or all of them."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    own, words = arguments, list[str]()
+    task_args, grading_args = arguments, list[str]()
     if "--" in arguments:
         cut = arguments.index("--")
-        own, words = arguments[:cut], arguments[cut + 1 :]
+        task_args, grading_args = arguments[:cut], arguments[cut + 1 :]
     parser = argparse.ArgumentParser(prog="array_task", description="Grade a task's submissions.")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the array's")
     parser.add_argument("task", type=int, nargs="?", metavar="TASK", help="default: all")
-    asked = parser.parse_args(own)
+    args = parser.parse_args(task_args)
     grading = argparse.ArgumentParser(prog="array_task ... --", add_help=False)
     shared.add_grading(grading)
     shared.add_measuring(grading)
-    how = grading.parse_args(words)
+    how = grading.parse_args(grading_args)
     os.umask(0o077)
     options = TaskOptions(
         jobs=how.jobs,
@@ -45,10 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         ranks=how.ranks,
         gpus=bool(how.gpus),
     )
-    if asked.task is not None:
-        return array_task.run(asked.folder, [asked.task], options)
-    array = json.loads((asked.folder / "tasks.json").read_text(encoding="utf-8"))
-    return array_task.run(asked.folder, range(len(array["tasks"])), options)
+    if args.task is not None:
+        return array_task.run(args.folder, [args.task], options)
+    array = json.loads((args.folder / "tasks.json").read_text(encoding="utf-8"))
+    return array_task.run(args.folder, range(len(array["tasks"])), options)
 
 
 if __name__ == "__main__":

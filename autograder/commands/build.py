@@ -28,22 +28,22 @@ def run(options: argparse.Namespace) -> int:
     names = options.assignments or plans.known(course)
     if not names:
         raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
-    found: dict[str, list[str]] = {}
-    kept: list[str] = []
+    stale_files: dict[str, list[str]] = {}
+    lines: list[str] = []
     for number, name in enumerate(names, 1):
         with waiting(f"building {name}, {number} of {len(names)}"):
-            found |= build_all(course, [name], check=options.check, say=kept.append)
-    for line in kept:
+            stale_files |= build_all(course, [name], check=options.check, say=lines.append)
+    for line in lines:
         terminal.say(line)
     if not options.check:
         late.tell(course)
     inside = course.releases.is_relative_to(course.kit)
-    place = course.releases.relative_to(course.kit) if inside else course.releases
-    for name, files in found.items():
+    folder = course.releases.relative_to(course.kit) if inside else course.releases
+    for name, files in stale_files.items():
         if files:
-            print(f"{place}/{name} is stale ({', '.join(files)}): run `autograder build`.")
+            print(f"{folder}/{name} is stale ({', '.join(files)}): run `autograder build`.")
         else:
-            print(f"{place}/{name}: {'up to date' if options.check else 'built'}")
+            print(f"{folder}/{name}: {'up to date' if options.check else 'built'}")
         if not options.check and (other := database.other_due(course, plans.load(name, course))):
             terminal.say(other)
-    return 1 if any(found.values()) else 0
+    return 1 if any(stale_files.values()) else 0

@@ -29,18 +29,18 @@ def run(options: argparse.Namespace) -> int:
         from autograder.terminal import say
 
     course = Course.here()
-    found = bundle.listed(course, also_future=options.also_future)
+    listing = bundle.listed(course, also_future=options.also_future)
     folder = options.to or course.build / "ringside-students"
     if options.zip:
         bundle.zip_beside(folder)  # refused before the work
     with waiting("making the tree, and looking for hidden lines in it"):
-        made = bundle.make(course, folder, names=bundle.handed_out(found))
-    print(f"The students' tree: {made}")
-    print(found.sentence)
+        tree = bundle.make(course, folder, names=bundle.handed_out(listing))
+    print(f"The students' tree: {tree}")
+    print(listing.sentence)
     print(bundle.about_assistants(course))
-    for name in found.given:
-        if told := build.other_date(plans.load(name, course), course):
-            say(told)
+    for name in listing.given:
+        if warning := build.other_date(plans.load(name, course), course):
+            say(warning)
     if options.zip:
         with waiting("packing it"):
             packed = bundle.pack(folder)

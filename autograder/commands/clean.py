@@ -39,15 +39,15 @@ def clean(kit: Path) -> Iterator[str]:
     for name, command in MADE.items():
         folder = course.build / name
         if folder.is_dir() and not folder.is_symlink():
-            if found := output_folder.strangers(folder, command):
-                yield f"{folder} is left: `{command}` did not make {', '.join(found[:4])}."
+            if strangers := output_folder.strangers(folder, command):
+                yield f"{folder} is left: `{command}` did not make {', '.join(strangers[:4])}."
             else:
                 shutil.rmtree(folder)
     with contextlib.suppress(output_folder.FolderError):
         bundle.zip_beside(course.build / "ringside-students").unlink(missing_ok=True)
     for folder in _folders(course.build / "source"):
-        if found := build.not_built(folder, course):
-            yield f"{folder} is left: `autograder build` did not make {', '.join(found[:4])}."
+        if strangers := build.not_built(folder, course):
+            yield f"{folder} is left: `autograder build` did not make {', '.join(strangers[:4])}."
         else:
             shutil.rmtree(folder)
     _remove_results(course.build / "results")
@@ -60,7 +60,7 @@ def clean(kit: Path) -> Iterator[str]:
 
 def _folders(place: Path) -> list[Path]:
     """The folders in a folder; no links."""
-    return [each for each in sorted(place.glob("*")) if each.is_dir() and not each.is_symlink()]
+    return [path for path in sorted(place.glob("*")) if path.is_dir() and not path.is_symlink()]
 
 
 def _remove_results(store: Path) -> None:

@@ -87,9 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        kept = "; what was graded is kept" if arguments[0] in KEEPS else ""
+        note = "; what was graded is kept" if arguments[0] in KEEPS else ""
         start = "\n" if sys.stderr.isatty() else ""  # after ^C and what shows the progress
-        print(f"{start}autograder: stopped{kept}.", file=sys.stderr)
+        print(f"{start}autograder: stopped{note}.", file=sys.stderr)
         return 130
 
 
@@ -137,12 +137,12 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(metavar="COMMAND", required=True)
 
-    for each in COMMANDS:
-        text = each.ABOUT
+    for command in COMMANDS:
+        text = command.ABOUT
         sub = commands.add_parser(
-            each.NAME, help=text, description=text[0].upper() + text[1:] + "."
+            command.NAME, help=text, description=text[0].upper() + text[1:] + "."
         )
-        each.add_options(sub)
-        sub.set_defaults(action=each.run)
+        command.add_options(sub)
+        sub.set_defaults(action=command.run)
     commands.add_parser("lectures", help="execute the lectures whose source changed")
     return top

@@ -39,9 +39,9 @@ def run(options: argparse.Namespace) -> int:
     with waiting("copying the submissions"):
         release.register_if_new(plan, course)  # the gradebook, which is told of people, and cells
         counts = collect_download.collect(plan, submissions, course)
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    summary = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     number = format_count(sum(counts.values()), "submission")
-    print(f"{course.build / 'submitted'}: {number} ({told}).")
+    print(f"{course.build / 'submitted'}: {number} ({summary}).")
     if counts["replaced"]:
         print(f"What was replaced is kept in {course.build / 'replaced'}.")
     for submission in submissions:

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"{done.path}: {terminal.printable(', '.join(done.students))}.")
     for line in done.marks:
         print(terminal.printable(line))
-    later = [each for each in done.students if each not in done.in_gradebook]
+    later = [student for student in done.students if student not in done.in_gradebook]
     if later:
         terminal.say(f"In no gradebook yet: {', '.join(later)}. It counts from the next grading.")
     if done.renewed:

@@ -53,7 +53,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from autograder.platforms.export import Wanted, check, export, export_gradebook
 
-    wanted = Wanted(
+    request = Wanted(
         to=options.to,
         out=options.out,
         roster=options.roster,
@@ -66,13 +66,13 @@ def run(options: argparse.Namespace) -> int:
     )
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    check(wanted)
-    if wanted.to == "nbgrader":
-        export_gradebook(plan, wanted, course)
-        print(f"nbgrader's gradebook: {wanted.out}")
+    check(request)
+    if request.to == "nbgrader":
+        export_gradebook(plan, request, course)
+        print(f"nbgrader's gradebook: {request.out}")
         return 0
     outcomes = shared.grade_paths(plan, options.paths, course, options)
-    given = export(plan, outcomes, wanted, course, collected=not options.paths)
-    which = "before lateness" if wanted.raw else "lateness taken off"
-    print(f"{given} scores ({which}): {wanted.out}")
+    number = export(plan, outcomes, request, course, collected=not options.paths)
+    which = "before lateness" if request.raw else "lateness taken off"
+    print(f"{number} scores ({which}): {request.out}")
     return 0

@@ -66,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
     from autograder.grade.class_grading import check_sandbox, grade_class, say_what_to_look_at
     from autograder.platforms.moodle.worksheet import Worksheet
 
-    asked = [name for name in ("ranks", "gpus", "nodes") if getattr(options, name) is not None]
-    if asked and not options.measured:
-        raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
+    flags = [name for name in ("ranks", "gpus", "nodes") if getattr(options, name) is not None]
+    if flags and not options.measured:
+        raise AssignmentError(f"--{flags[0]} says how to measure: it wants --measured too.")
     course = Course.here()
     plan = plans.load(options.assignment, course)
     on_cluster, trusted = options.executor == "slurm", options.trust_submissions

@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> int:
 
     units = [unit.strip() for unit in options.units.split(",") if unit.strip()]
     course = new_course.make(options.folder, Course.here().kit, units)
-    known = settings.term(course).listed or plans.known(course)
-    missing = [name for name in known if not (course.releases / name).is_dir()]
+    names = settings.term(course).listed or plans.known(course)
+    missing = [name for name in names if not (course.releases / name).is_dir()]
     print(f"The course: {course.root}")
     if missing:
         print(f"Not built yet: {', '.join(missing)}. `autograder build` there makes them.")

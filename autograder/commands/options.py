@@ -137,7 +137,7 @@ def grade_paths(
     """Grade all submissions under `paths`; none named: those that were collected."""
     from autograder.grade.class_grading import grade_class
 
-    asked = layout or getattr(options, "layout", None) if paths else "submitted"
-    submissions = take(plan, paths or collected(course, plan), course, options, asked)
+    layout_name = layout or getattr(options, "layout", None) if paths else "submitted"
+    submissions = take(plan, paths or collected(course, plan), course, options, layout_name)
     jobs, trusted = options.jobs, options.trust_submissions
     return grade_class(plan, submissions, course, jobs=jobs, trusted=trusted)

@@ -42,30 +42,30 @@ def run(options: argparse.Namespace) -> int:
     database.check(course, write=not options.dry_run)
     folders = course.submissions(plan.name)
     if options.students:
-        known = {folder.parent.name for folder in folders}
-        if absent := sorted(set(options.students) - known):
+        names = {folder.parent.name for folder in folders}
+        if absent := sorted(set(options.students) - names):
             raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
-        asked = teams.with_partners(course, plan.name, options.students)
-        folders = [folder for folder in folders if folder.parent.name in asked]
+        students = teams.with_partners(course, plan.name, options.students)
+        folders = [folder for folder in folders if folder.parent.name in students]
     outcomes = shared.grade_paths(plan, folders, course, options, "submission")
-    found = regrade.compare(plan, outcomes, course)
+    differences = regrade.compare(plan, outcomes, course)
     screen = terminal.console()
-    regrade.show(screen, plan, found)
-    if found.changes and not options.dry_run:
-        if not (options.yes or _asked(screen, len(found.students()))):
+    regrade.show(screen, plan, differences)
+    if differences.changes and not options.dry_run:
+        if not (options.yes or _asked(screen, len(differences.students()))):
             print("autograder: the gradebook stays as it is.", file=sys.stderr)
             return 1
         with waiting("writing the gradebook"):
-            renewed = regrade.write(plan, found.students(), course)
-        screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
+            renewed = regrade.write(plan, differences.students(), course)
+        screen.print(f"Written for {format_count(len(differences.students()), 'student')}.")
         if renewed:
             screen.print(
                 f"{format_count(len(renewed), 'feedback page')} made anew. Where feedback was "
                 f"released: `nbgrader release_feedback {plan.name}` releases the new ones."
             )
-    for _, who, why in class_grading.ungraded(found.failed):
+    for _, who, why in class_grading.ungraded(differences.failed):
         terminal.say(f"{who} keeps the earlier grade", why)
-    return 2 if found.failed else 0
+    return 2 if differences.failed else 0
 
 
 def _asked(screen: Console, students: int) -> bool:

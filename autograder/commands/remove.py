@@ -25,12 +25,12 @@ def run(options: argparse.Namespace) -> int:
     course = Course.here()
     plan = plans.load(options.assignment, course)
     with waiting("trying it in a copy"):
-        found = removal.plan_of(plan, options.module, course)
+        changes = removal.plan_of(plan, options.module, course)
     if options.dry_run:
-        print(f"In {course.solution(plan.name)}, nothing is written yet:\n{found.text}")
+        print(f"In {course.solution(plan.name)}, nothing is written yet:\n{changes.text}")
         return 0
-    kept = removal.apply(found, course)
-    print(f"In {course.solution(plan.name)}:\n{found.text}")
-    print(f"As it was before: {kept}")
+    backup = removal.apply(changes, course)
+    print(f"In {course.solution(plan.name)}:\n{changes.text}")
+    print(f"As it was before: {backup}")
     print(f"Next: `autograder build {plan.name}`, then `autograder verify {plan.name}`.")
     return 0

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    known = earlier_sources.modules(plan, options.against, course)
+    sources = earlier_sources.modules(plan, options.against, course)
     outcomes = shared.grade_paths(plan, options.paths, course, options)
     if not options.paths:
         from autograder.gradebook.nbgrader import (  # and nbgrader, which takes seconds
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         settled.settle(course, [plan.name])
         outcomes = grades.with_marks_by_hand(course, plan, outcomes)
     with waiting("comparing the submissions"):
-        summary = report.of_class(plan, outcomes, course, known)
+        summary = report.of_class(plan, outcomes, course, sources)
     report.print_report(terminal.console(), summary)
     if options.html is not None:
         page.write(options.html, summary)

@@ -19,14 +19,16 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from autograder.gradebook import total
 
-    found = total.of_course(Course.here())
-    terminal.console().print(total.table(found))
-    if found.later:
-        print(f"Not due yet, or handed in by nobody, so not in the total: {', '.join(found.later)}")
-    for each in found.rows:
-        if each.missing:
-            print(terminal.printable(f"{each.student} has no total yet: {each.missing}"))
+    totals = total.of_course(Course.here())
+    terminal.console().print(total.table(totals))
+    if totals.later:
+        print(
+            f"Not due yet, or handed in by nobody, so not in the total: {', '.join(totals.later)}"
+        )
+    for row in totals.rows:
+        if row.missing:
+            print(terminal.printable(f"{row.student} has no total yet: {row.missing}"))
     if options.csv is not None:
-        total.write(options.csv, found)
+        total.write(options.csv, totals)
         print(f"The table: {options.csv}")
     return 0

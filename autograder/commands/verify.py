@@ -88,9 +88,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _chosen(names: Sequence[str]) -> list[Assignment]:
     """The assignments of these names, or of their numbers such as ``a03``; of none: all."""
-    known = plans.known()
-    full = [next((k for k in known if k.partition("_")[0] == name), name) for name in names]
-    return [plans.load(name) for name in full or known]
+    all_names = plans.known()
+    full = [next((k for k in all_names if k.partition("_")[0] == name), name) for name in names]
+    return [plans.load(name) for name in full or all_names]
 
 
 def _keep_records(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
@@ -112,12 +112,12 @@ def _keep_records(chosen: Sequence[Assignment], options: argparse.Namespace) -> 
         return 0
 
     def look(part: Part, deadline_s: float) -> Seen:
-        with waiting(part.name) as shown:
+        with waiting(part.name) as display:
             return verify_whole(
                 part,
                 deadline_s,
                 jobs=options.jobs,
-                note=lambda what: shown.note(f"{part.name}: {what} is done"),
+                note=lambda what: display.note(f"{part.name}: {what} is done"),
             )
 
     if options.record:
@@ -137,7 +137,7 @@ def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
     reports, faults = [], list[str]()
     for plan in chosen:
         consistency.check(plan, Course.here())
-        with waiting(f"{plan.name}: the first of its submissions") as shown:
+        with waiting(f"{plan.name}: the first of its submissions") as display:
             report = verify.verify(
                 plan,
                 sandbox=not options.trust_submissions,
@@ -146,10 +146,10 @@ def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
                 only_sample=options.sample,
                 points=options.points,
                 deadline_s=options.deadline,
-                progress=_noted_by(shown, plan.name),
+                progress=_noted_by(display, plan.name),
             )
             attacks = [] if alone else load_attacks(plan.name)
-            shown.note(f"{plan.name}: attacks")
+            display.note(f"{plan.name}: attacks")
             outcomes = redteam_apart.run_all(
                 attacks, jobs=options.jobs, deadline_s=options.deadline
             )
@@ -163,7 +163,7 @@ def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
             f"Nothing of {', '.join(p.name for p in chosen)} fits {options.only}."
         )
     if options.json:
-        _write(options.json, [{**asdict(each), "ok": each.ok} for each in reports])
+        _write(options.json, [{**asdict(entry), "ok": entry.ok} for entry in reports])
     return 0 if all(report.ok for report in reports) and not faults else 1
 
 
@@ -185,14 +185,14 @@ def _show(chosen: Sequence[Assignment], name: str) -> int:
         solution = Course.here().solution(plan.name)
         for wrong in edits.wrong_submissions(solution, [spec.name for spec in plan.modules]):
             every.append((solution / f"{wrong.module}.py", wrong))
-    found = [each for each in every if each[1].name == name] or [
-        each for each in every if name in each[1].name
+    matches = [pair for pair in every if pair[1].name == name] or [
+        pair for pair in every if name in pair[1].name
     ]
-    if not found:
+    if not matches:
         near = difflib.get_close_matches(name, [wrong.name for _, wrong in every], n=3, cutoff=0.3)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise AssignmentError(f"there is no wrong submission {name!r}.{meant}")
-    for reference, wrong in found:
+    for reference, wrong in matches:
         print(edits.shown(wrong, reference.read_text(encoding="utf-8")) + "\n")
     return 0
 
@@ -201,19 +201,19 @@ def _type_lines(chosen: Sequence[Assignment], options: argparse.Namespace) -> in
     from autograder.author.verify import reproduce
 
     typed = [
-        each
+        line
         for plan in chosen
-        for each in reproduce.type_all(plan, options.only, jobs=options.jobs)
+        for line in reproduce.type_all(plan, options.only, jobs=options.jobs)
     ]
     print(reproduce.table(typed))
     exceptions: dict[str, str] = {}
     for plan in chosen:
         exceptions |= reproduce.exceptions_of(Course.here().solution(plan.name))
-    said = reproduce.faults(typed, exceptions)
-    print("\n".join(said))
+    faults = reproduce.faults(typed, exceptions)
+    print("\n".join(faults))
     if options.json:
-        _write(options.json, [asdict(each) for each in typed])
-    return 1 if said else 0
+        _write(options.json, [asdict(line) for line in typed])
+    return 1 if faults else 0
 
 
 def _write(path: Path, content: object) -> None:

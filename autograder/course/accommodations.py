@@ -32,9 +32,9 @@ def factors(course: Course) -> dict[str, float]:
         AssignmentError: a line is not `student,factor`; it is named.
     """
     path = course.accommodations
-    found: dict[str, float] = {}
+    by_student: dict[str, float] = {}
     if not path.is_file():
-        return found
+        return by_student
     try:
         for line, row in tables.rows(path, ("student", "factor"), also=("note",)):
             student = row["student"]
@@ -47,12 +47,12 @@ def factors(course: Course) -> dict[str, float]:
                     f"{path}, line {line}: {row['factor']!r} is no factor from 1 to {MOST:g}, like "
                     "1.5, or the student is missing."
                 )
-            if student in found:
+            if student in by_student:
                 raise TableError(f"{path}, line {line}: {student} is there twice: keep one line.")
-            found[student] = factor
+            by_student[student] = factor
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    return found
+    return by_student
 
 
 def open_to_others(course: Course) -> str:

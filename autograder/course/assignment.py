@@ -283,12 +283,12 @@ def _check(table: Mapping[str, Any]) -> None:
     """Compare all tables of the file with what they may hold."""
     tables.check(table, _TOP, needs=("module",))
     for kind, (kinds, needs) in _LISTS.items():
-        for each in table.get(kind, []):
-            if not isinstance(each, dict):
-                raise TableError(f"{kind} = {each!r}: tables [[{kind}]] are wanted.")
+        for entry in table.get(kind, []):
+            if not isinstance(entry, dict):
+                raise TableError(f"{kind} = {entry!r}: tables [[{kind}]] are wanted.")
             if kind != "measured":  # which is looked at as it is read
-                name = each.get("name", "")
-                tables.check(each, kinds, f"[[{kind}]] {name!r}", needs=needs, above=_TOP)
+                name = entry.get("name", "")
+                tables.check(entry, kinds, f"[[{kind}]] {name!r}", needs=needs, above=_TOP)
     tables.check(table.get("container", {}), _CONTAINER, "[container]", above=_TOP)
     of_limits = table.get("limits", {})
     misplaced = {key: value for key, value in of_limits.items() if key in _TOP}
@@ -298,35 +298,35 @@ def _check(table: Mapping[str, Any]) -> None:
 def _parse(name: str, table: dict[str, Any]) -> Assignment:
     modules = tuple(
         ModuleSpec(
-            name=str(each["name"]),
-            title=str(each.get("title", each["name"])),
-            weight=float(each["weight"]),
-            hours=float(each.get("hours", 0)),
-            extra=bool(each.get("extra", False)),
+            name=str(entry["name"]),
+            title=str(entry.get("title", entry["name"])),
+            weight=float(entry["weight"]),
+            hours=float(entry.get("hours", 0)),
+            extra=bool(entry.get("extra", False)),
         )
-        for each in table["module"]
+        for entry in table["module"]
     )
     runs = tuple(
         RunSpec(
-            str(each["name"]),
-            str(each["module"]),
-            float(each["points"]),
-            str(each.get("function", "all_reduce")),
+            str(entry["name"]),
+            str(entry["module"]),
+            float(entry["points"]),
+            str(entry.get("function", "all_reduce")),
         )
-        for each in table.get("run", [])
+        for entry in table.get("run", [])
     )
-    measured = tuple(measured_spec(each) for each in table.get("measured", []))
+    measured = tuple(measured_spec(entry) for entry in table.get("measured", []))
     paragraphs = tuple(
         ParagraphSpec(
-            str(each["name"]), str(each.get("title", each["name"])), float(each["points"])
+            str(entry["name"]), str(entry.get("title", entry["name"])), float(entry["points"])
         )
-        for each in table.get("paragraph", [])
+        for entry in table.get("paragraph", [])
     )
     names = [module.name for module in modules]
     names += [run.name for run in runs] + [paragraph.name for paragraph in paragraphs]
-    for each in names:
-        if not NAME.fullmatch(each) or names.count(each) > 1:
-            raise ValueError(f"{each!r} is not a name, or it is used twice")
+    for entry in names:
+        if not NAME.fullmatch(entry) or names.count(entry) > 1:
+            raise ValueError(f"{entry!r} is not a name, or it is used twice")
     for run in runs:
         if not NAME.fullmatch(run.function):
             raise ValueError(f"run {run.name!r}: {run.function!r} is no function's name")
@@ -335,11 +335,11 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
     for spec in measured:
         if spec.module not in {module.name for module in modules}:
             raise ValueError(f"measured: {spec.module!r} is no module")
-    supplied = tuple(str(each) for each in table.get("supplied", []))
+    supplied = tuple(str(entry) for entry in table.get("supplied", []))
     public_tests = table.get("public_tests")
-    for each in supplied if public_tests is None else (*supplied, public_tests):
-        if Path(each).name != each:
-            raise ValueError(f"{each!r} must be a file name without folders")
+    for entry in supplied if public_tests is None else (*supplied, public_tests):
+        if Path(entry).name != entry:
+            raise ValueError(f"{entry!r} must be a file name without folders")
     due = table.get("due")
     container = table.get("container")
     return Assignment(

@@ -58,8 +58,8 @@ class Course:
     def here(cls, start: str | Path | None = None) -> Course:
         """The course of this command, looked for from `start` (the current folder) upwards."""
         kit = Path(os.environ.get("RINGSIDE_KIT") or Path(__file__).resolve().parents[2])
-        given = os.environ.get("RINGSIDE_COURSE")
-        return cls(kit=kit, root=Path(given) if given else course_above(start) or kit)
+        root = os.environ.get("RINGSIDE_COURSE")
+        return cls(kit=kit, root=Path(root) if root else course_above(start) or kit)
 
     @classmethod
     def of_root(cls, root: str | Path) -> Course:
@@ -113,8 +113,8 @@ class Course:
 
     def release(self, assignment: str) -> Path:
         """What students were given; the kit's where the course has made none."""
-        own = self.releases / assignment
-        return own if own.is_dir() else self.kit / "assignments" / assignment
+        folder = self.releases / assignment
+        return folder if folder.is_dir() else self.kit / "assignments" / assignment
 
     def source(self, assignment: str) -> Path:
         return self.build / "source" / assignment

@@ -120,13 +120,13 @@ def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
 def other_due(course: Course, plan: Assignment) -> str:
     """What to say where the gradebook has another due date than the assignment, else nothing."""
     recorded = _recorded_due(course, plan.name)
-    wanted = plan.due_utc
-    if wanted is None or recorded is None or wanted == recorded:
+    due = plan.due_utc
+    if due is None or recorded is None or due == recorded:
         return ""
     return (
         f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; {SETTINGS} or its "
-        f"assignment.toml says {wanted} UTC. To take that: "
-        f'nbgrader db assignment add {plan.name} --duedate "{wanted} UTC"'
+        f"assignment.toml says {due} UTC. To take that: "
+        f'nbgrader db assignment add {plan.name} --duedate "{due} UTC"'
     )
 
 

@@ -86,10 +86,10 @@ def read(course: Course, plan: Assignment) -> list[Decision]:
         return []
     try:
         rows = tables.rows(path, COLUMNS, also=())
-        found = [_of_row(plan, path, line, row) for line, row in rows]
+        decisions = [_of_row(plan, path, line, row) for line, row in rows]
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    return sorted(found, key=lambda each: each.when)  # lines of one moment stay in their order
+    return sorted(decisions, key=lambda each: each.when)  # lines of one moment stay in their order
 
 
 def _of_row(plan: Assignment, path: Path, line: int, row: dict[str, str]) -> Decision:
@@ -148,15 +148,15 @@ def add(course: Course, plan: Assignment, decisions: Sequence[Decision]) -> Path
         stream = io.StringIO(newline="")
         csv.writer(stream, lineterminator="\n").writerows(
             [
-                each.student,
-                each.part,
-                "" if each.points is None else f"{each.points:g}",
-                each.by,
-                each.when.isoformat(timespec="seconds"),
-                each.why,
-                each.request,
+                decision.student,
+                decision.part,
+                "" if decision.points is None else f"{decision.points:g}",
+                decision.by,
+                decision.when.isoformat(timespec="seconds"),
+                decision.why,
+                decision.request,
             ]
-            for each in decisions
+            for decision in decisions
         )
         gap = b"" if before.endswith(b"\n") else b"\n"
         storage.write(path, before + gap + stream.getvalue().encode(), mode=0o600)
@@ -165,7 +165,7 @@ def add(course: Course, plan: Assignment, decisions: Sequence[Decision]) -> Path
 
 def of_student(found: Iterable[Decision], student: str) -> list[Decision]:
     """One student's, the oldest first."""
-    return [each for each in found if each.student == student]
+    return [decision for decision in found if decision.student == student]
 
 
 def standing(plan: Assignment, found: Iterable[Decision]) -> dict[str, float]:
@@ -174,7 +174,7 @@ def standing(plan: Assignment, found: Iterable[Decision]) -> dict[str, float]:
     Of a decision on the part and one on the whole assignment the newer one counts.
     """
     ordered = list(enumerate(found))
-    newest = {each.part: (at, each.points) for at, each in ordered if each.part}
+    newest = {decision.part: (at, decision.points) for at, decision in ordered if decision.part}
     parts = _parts(plan)
     whole_at, whole = newest.get(ALL, (-1, None))
     standing = {}
@@ -196,4 +196,4 @@ def _parts(plan: Assignment) -> dict[str, float]:
 
 def answered(found: Iterable[Decision], request: str) -> bool:
     """Whether one of the decisions answers a student's text."""
-    return not request or request_id(request) in {each.request for each in found}
+    return not request or request_id(request) in {decision.request for decision in found}

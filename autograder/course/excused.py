@@ -21,9 +21,9 @@ def read(course: Course) -> dict[tuple[str, str], int]:
         AssignmentError: a line is not `student,assignment`, or names no assignment.
     """
     path = course.excused
-    found: dict[tuple[str, str], int] = {}
+    lines: dict[tuple[str, str], int] = {}
     if not path.is_file():
-        return found
+        return lines
     names = plans.known(course)
     try:
         for line, row in tables.rows(path, ("student", "assignment"), also=("note",)):
@@ -34,15 +34,15 @@ def read(course: Course) -> dict[tuple[str, str], int]:
                 raise TableError(
                     f"{path}, line {line}: {name!r} is no assignment; {tables.meant(name, names)}"
                 )
-            if (student, name) in found:
+            if (student, name) in lines:
                 raise TableError(
                     f"{path}, line {line}: {student} is excused from {name} by line "
-                    f"{found[student, name]} already: keep one of them."
+                    f"{lines[student, name]} already: keep one of them."
                 )
-            found[student, name] = line
+            lines[student, name] = line
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    return found
+    return lines
 
 
 def of_assignment(course: Course, assignment: str) -> frozenset[str]:

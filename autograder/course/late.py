@@ -87,11 +87,11 @@ class Late:
         """What became of the days, for the student."""
         if not self.days:
             return "That costs nothing."
-        said = [f"{_days(self.spent)} of grace spent, {self.left} left"] if self.spent else []
+        clauses = [f"{_days(self.spent)} of grace spent, {self.left} left"] if self.spent else []
         if self.percent:
             charged = self.days - self.spent
-            said.append(f"{_days(charged)} charged: {self.percent:g} % of the score")
-        return "; ".join(said) + "."
+            clauses.append(f"{_days(charged)} charged: {self.percent:g} % of the score")
+        return "; ".join(clauses) + "."
 
 
 def _days(number: int) -> str:
@@ -120,7 +120,9 @@ class Calendar:
     def more_time(self, student: str, assignment: str) -> datetime.timedelta:
         """After the due date: the extension and the accommodation; a team has its members' most."""
         team = self.teams.get(assignment, {}).get(student)
-        return max(self._own(each, assignment) for each in (team.members if team else (student,)))
+        return max(
+            self._own(member, assignment) for member in (team.members if team else (student,))
+        )
 
     def _own(self, student: str, assignment: str) -> datetime.timedelta:
         more = self.extensions.get((student, assignment), datetime.timedelta())
@@ -137,8 +139,8 @@ class Calendar:
         """
         if assignment not in self.due or (student, assignment) in self.excused:
             return 0.0
-        own = self.due[assignment] + self.more_time(student, assignment)
-        late_s = receipt.late_seconds(moment, own)
+        due = self.due[assignment] + self.more_time(student, assignment)
+        late_s = receipt.late_seconds(moment, due)
         team = self.teams.get(assignment, {}).get(student)
         accommodated = {*(team.members if team else (student,))} & self.factors.keys()
         if late_s and accommodated and assignment not in self.released:
@@ -157,17 +159,17 @@ def spend(policy: Policy, lateness: Sequence[tuple[str, float]]) -> dict[str, La
     >>> [(each.days, each.spent, each.left, each.percent) for each in found.values()]
     [(4, 2, 1, 20.0), (2, 1, 0, 10.0)]
     """
-    found: dict[str, Late] = {}
-    left = policy.grace_days
+    costs: dict[str, Late] = {}
+    rest_days = policy.grace_days
     for assignment, late_s in lateness:
         if late_s <= 0:
             continue
         days = math.ceil(late_s / DAY_S) if late_s > policy.grace_s else 0
-        spent = min(days, left, policy.grace_days_each)
-        left -= spent
+        spent = min(days, rest_days, policy.grace_days_each)
+        rest_days -= spent
         percent = min(policy.max_percent, (days - spent) * policy.percent_per_day)
-        found[assignment] = Late(assignment, late_s, days, spent, left, percent)
-    return found
+        costs[assignment] = Late(assignment, late_s, days, spent, rest_days, percent)
+    return costs
 
 
 def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
@@ -179,7 +181,7 @@ def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
     path = course.extensions
     if not path.is_file():
         return {}
-    found: dict[tuple[str, str], datetime.timedelta] = {}
+    durations: dict[tuple[str, str], datetime.timedelta] = {}
     try:
         for line, row in tables.rows(path, ("student", "assignment", "days"), also=("note",)):
             student, name = row["student"], row["assignment"]
@@ -192,15 +194,15 @@ def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
                     f"{path}, line {line}: {row['days']!r} is no number of days "
                     "from 0 to 1000, or the student is missing."
                 )
-            if (student, name) in found:
+            if (student, name) in durations:
                 raise TableError(
                     f"{path}, line {line}: {student} has an extension for {name} "
                     "already: keep one of the lines."
                 )
-            found[student, name] = datetime.timedelta(days=days)
+            durations[student, name] = datetime.timedelta(days=days)
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    return found
+    return durations
 
 
 def calendar(course: Course, book: Any = None) -> Calendar:
@@ -222,19 +224,17 @@ def calendar(course: Course, book: Any = None) -> Calendar:
     if book is not None:
         ours = applied_tables.read(book)
         due |= {
-            each.name: each.duedate
-            for each in book.assignments
-            if not applied_tables.agreed(ours, (each.name, applied_tables.DUE), each.duedate)
+            row.name: row.duedate
+            for row in book.assignments
+            if not applied_tables.agreed(ours, (row.name, applied_tables.DUE), row.duedate)
         }
         granted = {
-            (each.student_id, each.assignment.name): each.extension
-            for each in _extended(book)
-            if not applied_tables.agreed(
-                ours, (each.assignment.name, each.student_id), each.extension
-            )
+            (row.student_id, row.assignment.name): row.extension
+            for row in _extended(book)
+            if not applied_tables.agreed(ours, (row.assignment.name, row.student_id), row.extension)
         }
-    own = extensions(course)
-    for student, name in own:
+    durations = extensions(course)
+    for student, name in durations:
         if name not in due and name not in names:
             raise AssignmentError(
                 f"{course.extensions}: {student} has an extension for {name!r}, which is no "
@@ -242,10 +242,10 @@ def calendar(course: Course, book: Any = None) -> Calendar:
             )
     return Calendar(
         due,
-        granted | own,
+        granted | durations,
         accommodations.factors(course),
         _released(course, due),
-        {name: found for name in names if (found := teams.of_students(course, name))},
+        {name: by_student for name in names if (by_student := teams.of_students(course, name))},
         frozenset(excused.read(course)),
     )
 
@@ -256,16 +256,16 @@ def _released(course: Course, due: Mapping[str, datetime.datetime]) -> dict[str,
         dates = settings.released(course, tuple(plans.known(course)))
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    found = {
+    moments = {
         name: moment.astimezone(datetime.UTC).replace(tzinfo=None) for name, moment in dates.items()
     }
-    for name, moment in found.items():
+    for name, moment in moments.items():
         if name in due and moment >= due[name]:
             raise AssignmentError(
                 f"{course.settings}: {name} is released {moment} UTC, and due {due[name]} UTC: the "
                 "release must come first."
             )
-    return found
+    return moments
 
 
 def _extended(book: Any) -> list[Any]:
@@ -290,22 +290,25 @@ def tell(course: Course) -> None:
 
 def tell_book(course: Course, book: Any) -> None:
     """As `tell`, in a gradebook that is open; then all is committed."""
-    ours, own = applied_tables.read(book), extensions(course)
+    ours, durations = applied_tables.read(book), extensions(course)
     names = set(plans.known(course))
-    for each in book.assignments:
-        if each.name not in names:
+    for assignment in book.assignments:
+        if assignment.name not in names:
             continue
-        wanted, key = plans.load(each.name, course).due_utc, (each.name, applied_tables.DUE)
-        if each.duedate == wanted or applied_tables.agreed(ours, key, each.duedate):
-            each.duedate = wanted
-            applied_tables.write(book, key, wanted)
-        receipts = receipt.arrived(course, each.name)
-        for submission in each.submissions:
+        due, key = (
+            plans.load(assignment.name, course).due_utc,
+            (assignment.name, applied_tables.DUE),
+        )
+        if assignment.duedate == due or applied_tables.agreed(ours, key, assignment.duedate):
+            assignment.duedate = due
+            applied_tables.write(book, key, due)
+        receipts = receipt.arrived(course, assignment.name)
+        for submission in assignment.submissions:
             moment = receipts.get(submission.student_id)
             submission.timestamp = moment and moment.replace(tzinfo=None)
     dates = calendar(course, book)
     for submission in book.db.query(SubmittedAssignment).all():
-        _tell_extension(book, ours, own, dates, submission)
+        _tell_extension(book, ours, durations, dates, submission)
     book.db.commit()
     _charge(book, of_course(course, dates))
     book.db.commit()
@@ -319,12 +322,12 @@ def _charge(book: Any, accounts: Mapping[str, Mapping[str, Late]]) -> None:
         for submission in assignment.submissions
     }
     for notebook in book.db.query(SubmittedNotebook).all():
-        late, wanted = of.get(notebook.assignment_id), None
+        late, charge = of.get(notebook.assignment_id), None
         if late is not None and late.percent:
             book.db.expire(notebook, ["score"])  # the sum of its cells may be another one
-            wanted = penalty(notebook.score, late)
-        if notebook.late_submission_penalty != wanted:
-            notebook.late_submission_penalty = wanted
+            charge = penalty(notebook.score, late)
+        if notebook.late_submission_penalty != charge:
+            notebook.late_submission_penalty = charge
 
 
 def penalty(score: float, late: Late | None) -> float:
@@ -348,10 +351,10 @@ def _tell_extension(
         ours, (name, student), submission.extension
     ):
         return
-    wanted = dates.more_time(student, name) or None
-    if submission.extension != wanted or wanted is not None:
-        submission.extension = wanted
-        applied_tables.write(book, (name, student), wanted)
+    extension = dates.more_time(student, name) or None
+    if submission.extension != extension or extension is not None:
+        submission.extension = extension
+        applied_tables.write(book, (name, student), extension)
 
 
 def of_course(course: Course, dates: Calendar | None = None) -> dict[str, dict[str, Late]]:
@@ -359,7 +362,7 @@ def of_course(course: Course, dates: Calendar | None = None) -> dict[str, dict[s
     policy, dates = policy_of(course), dates or calendar(course)
     names = sorted(dates.due, key=lambda each: (dates.due[each], each))
     arrived = {name: receipt.arrived(course, name) for name in names}
-    found: dict[str, dict[str, Late]] = {name: {} for name in names}
+    accounts: dict[str, dict[str, Late]] = {name: {} for name in names}
     for student in sorted({student for moments in arrived.values() for student in moments}):
         lateness = [
             (name, dates.late_s(student, name, moment))
@@ -367,8 +370,8 @@ def of_course(course: Course, dates: Calendar | None = None) -> dict[str, dict[s
             if (moment := arrived[name].get(student)) is not None
         ]
         for name, late in spend(policy, lateness).items():
-            found[name][student] = late
-    return found
+            accounts[name][student] = late
+    return accounts
 
 
 def account(

@@ -110,21 +110,21 @@ def load(assignment: str, course: Course | None = None) -> Limits:
     of_course = course.root / "limits.toml"
     values = dict(_changes(of_assignment, read(of_assignment).get("limits", {})))
     table = read(of_course)
-    own = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    values |= _changes(of_course, own)
-    for name in table.keys() - own.keys():
+    common = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    values |= _changes(of_course, common)
+    for name in table.keys() - common.keys():
         if not (course.solution(name) / "assignment.toml").is_file():
             plans = (course.kit / "solutions").glob("*/assignment.toml")
             near = meant(name, (plan.parent.name for plan in plans))
             raise LimitsError(f"{of_course}: [{name}]: there is no such assignment; {near}")
     values |= _changes(of_course, table.get(assignment, {}))
-    made = Limits(**values)
-    if made.clock_s < 2 * (made.cpu_s + made.sleep_s):
+    limits = Limits(**values)
+    if limits.clock_s < 2 * (limits.cpu_s + limits.sleep_s):
         raise LimitsError(
-            f"{assignment}: clock_s = {made.clock_s:g} may end what has used up neither cpu_s = "
-            f"{made.cpu_s:g} nor sleep_s = {made.sleep_s:g}; make it ten times both together."
+            f"{assignment}: clock_s = {limits.clock_s:g} may end what has used up neither cpu_s = "
+            f"{limits.cpu_s:g} nor sleep_s = {limits.sleep_s:g}; make it ten times both together."
         )
-    return made
+    return limits
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -159,19 +159,19 @@ def _checked(path: Path, key: str) -> str:
     if key in _KIT:
         return _field(key)
     near = difflib.get_close_matches(key, _KIT, n=1, cutoff=0.5)
-    known = f"perhaps {near[0]} is meant" if near else f"{FILE.name} of the kit lists them"
-    raise LimitsError(f"{path}: {key}: there is no such limit; {known}.")
+    hint = f"perhaps {near[0]} is meant" if near else f"{FILE.name} of the kit lists them"
+    raise LimitsError(f"{path}: {key}: there is no such limit; {hint}.")
 
 
 def _value(path: Path, key: str, value: object) -> int | float:
     whole = _TYPES[_field(key)] is int
     kinds = (int,) if whole else (int, float)
-    wanted = f"{'a whole number' if whole else 'a number'} above 0"
-    told = f"{path}: {key} = {value!r}"
+    rule = f"{'a whole number' if whole else 'a number'} above 0"
+    where = f"{path}: {key} = {value!r}"
     if isinstance(value, bool) or not isinstance(value, kinds):
-        raise LimitsError(f"{told}: {wanted} is wanted, as {key} = {_KIT[key]!r}.")
+        raise LimitsError(f"{where}: {rule} is wanted, as {key} = {_KIT[key]!r}.")
     assert isinstance(value, int | float)
     size = value * _UNITS.get(key[-4:], 1)
     if not math.isfinite(size) or not 0 < size <= _MOST:
-        raise LimitsError(f"{told}: {wanted} is wanted, as {key} = {_KIT[key]!r}.")
+        raise LimitsError(f"{where}: {rule} is wanted, as {key} = {_KIT[key]!r}.")
     return size if whole else float(size)

@@ -39,12 +39,12 @@ def _call(action: Callable[[], dict[str, Any]]) -> str:
         answer = action()
     log = str(answer.get("log") or "")
     if not answer["success"]:
-        said = (log + "\n" + str(answer.get("error") or "")).strip()
+        message = (log + "\n" + str(answer.get("error") or "")).strip()
         # nbgrader says of each fault of its database that it wants an upgrade.
         for why in ("database is locked", "database or disk is full", "readonly database"):
-            if f"OperationalError) {why}" in said or f"write a {why}" in said:
+            if f"OperationalError) {why}" in message or f"write a {why}" in message:
                 raise refused("The gradebook", why)
-        raise GradebookError(said)
+        raise GradebookError(message)
     return log
 
 

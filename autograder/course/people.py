@@ -64,39 +64,41 @@ def doubts(course: Course, assignment: str, graded: Iterable[str]) -> list[str]:
         platforms = _rows(course.platform_receipts(assignment), ("student", "received"))
         by_platform = {row["student"] for _, row in platforms}
         factors = {row["student"]: line for line, row in _rows(course.accommodations, ("student",))}
-        said = _of_accommodations(course, assignment)
+        sentences = _of_accommodations(course, assignment)
     except TableError as error:
         raise AssignmentError(str(error)) from None
     free = {who: line for (who, name), line in excused.read(course).items() if name == assignment}
-    said += _unknown(course.extensions, extensions, people, people)
-    said += _unknown(course.excused, free, people, people)
-    said += _unknown(course.accommodations, factors, people, people)
+    sentences += _unknown(course.extensions, extensions, people, people)
+    sentences += _unknown(course.excused, free, people, people)
+    sentences += _unknown(course.accommodations, factors, people, people)
     arrived = teams.with_partners(course, assignment, receipts.keys() | by_platform)
     without = graded - arrived if receipts else set()
     if len(graded) > 1:
-        said += _unknown(path, receipts, people, without or people)
+        sentences += _unknown(path, receipts, people, without or people)
     else:  # of a list for the whole class, only what may mean this student
         near = difflib.get_close_matches("".join(without), receipts.keys() - people)
-        said += _unknown(path, {name: receipts[name] for name in near}, people, without)
+        sentences += _unknown(path, {name: receipts[name] for name in near}, people, without)
     if without:
         names = ", ".join(sorted(without)[:_SHOWN]) + (", ..." if len(without) > _SHOWN else "")
-        said.append(f"{path} has no line for {names}: nobody without a receipt counts as late.")
-    return said
+        sentences.append(
+            f"{path} has no line for {names}: nobody without a receipt counts as late."
+        )
+    return sentences
 
 
 def _of_accommodations(course: Course, assignment: str) -> list[str]:
     """What keeps the factors from giving anybody time, or from being private."""
     open_list = accommodations.open_to_others(course)
-    said = [open_list] if open_list else []
+    sentences = [open_list] if open_list else []
     if not accommodations.factors(course):
-        return said
+        return sentences
     dates = settings.released(course, tuple(plans.known(course)))
     if plans.load(assignment, course).due is not None and assignment not in dates:
-        said.append(
+        sentences.append(
             f"{course.accommodations} gives no time for {assignment}: {course.settings} says not "
             f"when it was released. Write `{assignment} = {tables.EXAMPLE}` below [released]."
         )
-    return said
+    return sentences
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterable[tuple[int, dict[str, str]]]:
@@ -108,14 +110,14 @@ def _unknown(
 ) -> list[str]:
     """A sentence for each name that is nobody's; the later ones of many are counted."""
     strangers = [name for name in lines if name not in people]
-    said = []
+    sentences = []
     for name in strangers[:_SHOWN]:
         near = difflib.get_close_matches(name, candidates, n=1)
         meant = f"did you mean {near[0]!r}?" if near else "no name here is like it."
-        said.append(f"{path}, line {lines[name]}: no student is named {name!r}; {meant}")
+        sentences.append(f"{path}, line {lines[name]}: no student is named {name!r}; {meant}")
     if len(strangers) > _SHOWN:
-        said.append(f"{path}: {len(strangers) - _SHOWN} more names are no student's here.")
-    return said
+        sentences.append(f"{path}: {len(strangers) - _SHOWN} more names are no student's here.")
+    return sentences
 
 
 def others_read(course: Course) -> list[str]:

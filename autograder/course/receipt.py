@@ -43,12 +43,12 @@ def arrived(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
     Raises:
         AssignmentError: as `received`, or the list of teams is wrong.
     """
-    found = dict(received(course, assignment))
+    by_student = dict(received(course, assignment))
     for team in teams.read(course, assignment).values():
-        moments = [found[each] for each in team.members if each in found]
+        moments = [by_student[member] for member in team.members if member in by_student]
         if moments:
-            found |= dict.fromkeys(team.members, max(moments))
-    return found
+            by_student |= dict.fromkeys(team.members, max(moments))
+    return by_student
 
 
 def written(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
@@ -74,7 +74,7 @@ def _kept(path: Path, state: tuple[int, ...]) -> Mapping[str, datetime.datetime]
 
 
 def _read(path: Path) -> Mapping[str, datetime.datetime]:
-    found: dict[str, datetime.datetime] = {}
+    moments: dict[str, datetime.datetime] = {}
     try:
         for line, row in tables.rows(path, ("student", "received")):
             student, received = row["student"], row["received"]
@@ -87,15 +87,15 @@ def _read(path: Path) -> Mapping[str, datetime.datetime]:
                 ) from None
             if not student:
                 raise TableError(f"{path}, line {line}: the student is missing.")
-            if found.get(student, moment) != moment:
+            if moments.get(student, moment) != moment:
                 raise TableError(
-                    f"{path}, line {line}: {student} has two receipts, {found[student]} and "
+                    f"{path}, line {line}: {student} has two receipts, {moments[student]} and "
                     f"{moment}: keep one of the lines."
                 )
-            found[student] = moment
+            moments[student] = moment
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    return MappingProxyType(found)
+    return MappingProxyType(moments)
 
 
 def record(course: Course, assignment: str, student: str, moment: datetime.datetime) -> None:
@@ -136,13 +136,13 @@ def late_seconds(moment: datetime.datetime | None, due: datetime.datetime | None
 def stamp(folder: Path, moment: datetime.datetime | None) -> str | None:
     """Let nbgrader read our receipt: it believes ``timestamp.txt``. Gives what stood there."""
     path = folder / "timestamp.txt"
-    wanted = "" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S.%f %Z")
+    text = "" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S.%f %Z")
     before = path.read_bytes()[:200].decode("utf-8", "replace") if path.is_file() else None
-    if before is not None and before.strip() == wanted:
+    if before is not None and before.strip() == text:
         return None
     path.unlink(missing_ok=True)
     if moment is not None:
-        path.write_text(wanted + "\n", encoding="utf-8")
+        path.write_text(text + "\n", encoding="utf-8")
     return before
 
 

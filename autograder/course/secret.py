@@ -35,9 +35,9 @@ def of(root: Path, kit: Path) -> str:
     Raises:
         SecretError: its file holds none, can't be read, or can't be written.
     """
-    given = os.environ.get(VARIABLE)
-    if given:
-        return given
+    secret = os.environ.get(VARIABLE)
+    if secret:
+        return secret
     for folder in dict.fromkeys((root, kit)):
         if os.path.lexists(folder / FILE):
             return _read(folder / FILE)

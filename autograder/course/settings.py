@@ -90,12 +90,12 @@ def waived(course: Course, assignment: str) -> Mapping[str, Mapping[str, str]]:
 
 @functools.lru_cache(maxsize=16)
 def _read(path: Path, assignments: tuple[str, ...] | None, _modified: int, _size: int) -> Term:
-    found = read(path, assignments)
+    course_term = read(path, assignments)
     return dataclasses.replace(  # what a caller gets is everybody's: read only
-        found,
-        released=MappingProxyType(found.released),
-        due=MappingProxyType(found.due),
-        weights=MappingProxyType(found.weights),
-        late=MappingProxyType(found.late),
-        waived=MappingProxyType(found.waived),
+        course_term,
+        released=MappingProxyType(course_term.released),
+        due=MappingProxyType(course_term.due),
+        weights=MappingProxyType(course_term.weights),
+        late=MappingProxyType(course_term.late),
+        waived=MappingProxyType(course_term.waived),
     )

@@ -42,14 +42,14 @@ def read(course: Course, assignment: str) -> dict[str, Team]:
     Raises:
         AssignmentError: a file has other columns, an empty cell, or a student twice.
     """
-    own = _of_file(course.teams(assignment))
-    taken = {student for team in own.values() for student in team.members}
-    found = dict(own)
+    course_teams = _of_file(course.teams(assignment))
+    taken = {student for team in course_teams.values() for student in team.members}
+    teams = dict(course_teams)
     for name, team in _of_file(course.platform_teams(assignment)).items():
-        left = tuple(each for each in team.members if each not in taken)
-        if name not in found and len(left) > 1:
-            found[name] = Team(name, left)
-    return found
+        members = tuple(member for member in team.members if member not in taken)
+        if name not in teams and len(members) > 1:
+            teams[name] = Team(name, members)
+    return teams
 
 
 def of_students(course: Course, assignment: str) -> dict[str, Team]:
@@ -58,8 +58,8 @@ def of_students(course: Course, assignment: str) -> dict[str, Team]:
     Raises:
         AssignmentError: as `read`.
     """
-    found = read(course, assignment).values()
-    return {student: team for team in found for student in team.members}
+    teams = read(course, assignment).values()
+    return {student: team for team in teams for student in team.members}
 
 
 def with_partners(course: Course, assignment: str, students: Iterable[str]) -> set[str]:
@@ -68,11 +68,11 @@ def with_partners(course: Course, assignment: str, students: Iterable[str]) -> s
     Raises:
         AssignmentError: as `read`.
     """
-    found = of_students(course, assignment)
+    by_student = of_students(course, assignment)
     return {
         member
         for student in students
-        for member in (found[student].members if student in found else (student,))
+        for member in (by_student[student].members if student in by_student else (student,))
     }
 
 
@@ -94,7 +94,7 @@ def record_platform(course: Course, assignment: str, groups: Mapping[str, Iterab
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(COLUMNS)
-    writer.writerows([name, each] for name, members in groups.items() for each in members)
+    writer.writerows([name, student] for name, members in groups.items() for student in members)
     storage.write(path, stream.getvalue().encode(), mode=0o600)
 
 
@@ -127,7 +127,9 @@ def _kept(path: Path, state: tuple[int, ...]) -> Mapping[str, Team]:
             )
         at[student] = (team, line)
         members.setdefault(team, []).append(student)
-    return MappingProxyType({name: Team(name, tuple(each)) for name, each in members.items()})
+    return MappingProxyType(
+        {name: Team(name, tuple(students)) for name, students in members.items()}
+    )
 
 
 def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:

@@ -68,9 +68,9 @@ def decide(
         decisions.check(plan, part, points, "autograder decide")
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    known = people.known(course) | teams.of_students(course, plan.name).keys()
-    if known and student not in known:
-        near = difflib.get_close_matches(student, known, n=1)
+    students = people.known(course) | teams.of_students(course, plan.name).keys()
+    if students and student not in students:
+        near = difflib.get_close_matches(student, students, n=1)
         meant = f"did you mean {near[0]!r}?" if near else "no name here is like it."
         raise AssignmentError(f"No student is named {student!r}; {meant}")
     before = decisions.read(course, plan)
@@ -99,11 +99,11 @@ def decide(
     renewed = [each for each in there if course.feedback(each, plan.name).is_dir()]
     for each in renewed:
         nbgrader_steps.generate_feedback(course, plan.name, each)
-    others = known - set(members)
-    named = tuple(sorted(n for n in others if re.search(rf"\b{re.escape(n)}\b", why)))
+    others = students - set(members)
+    mentions = tuple(sorted(n for n in others if re.search(rf"\b{re.escape(n)}\b", why)))
     marks = [_mark(row) for row in csv_export.finished(course, [plan.name])
              if row["student"] in there]  # fmt: skip
-    return Decided(path, tuple(members), tuple(there), tuple(renewed), tuple(marks), named)
+    return Decided(path, tuple(members), tuple(there), tuple(renewed), tuple(marks), mentions)
 
 
 def _mark(row: Mapping[str, object]) -> str:
@@ -117,7 +117,7 @@ def _mark(row: Mapping[str, object]) -> str:
 def _request(course: Course, plan: Assignment, members: list[str]) -> str:
     """What those who handed in together ask for, as far as it lies in the course."""
     of_team = teams.of_students(course, plan.name).get(members[0])
-    handed_in = (requests.handed_in(course.submitted(each, plan.name))[0] for each in members)
+    handed_in = (requests.handed_in(course.submitted(member, plan.name))[0] for member in members)
     first = next(filter(None, handed_in), "")
     listed = of_team.members if of_team else tuple(members)
     return requests.joined(course, plan, listed, first)[0]

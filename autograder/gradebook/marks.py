@@ -101,16 +101,16 @@ def from_gradebook(
     if not course.database.is_file():
         return []
     by_student = {outcome.student: outcome for outcome in outcomes}
-    found = {}
+    marks = {}
     with database.open_gradebook(course) as book:
         for row in csv_export.rows(book, [plan.name], []):
             student = str(row["student"])
             outcome = grades.recorded(book, course, plan, student, by_student.get(student))
             if outcome is not None:
                 email = str(book.find_student(student).email or "")
-                found[student] = _recorded(plan, outcome, row, late.get(student), email)
-    absent = [outcome for outcome in outcomes if found and outcome.student not in found]
-    return [*found.values(), *(_absent(plan, outcome) for outcome in absent)]
+                marks[student] = _recorded(plan, outcome, row, late.get(student), email)
+    absent = [outcome for outcome in outcomes if marks and outcome.student not in marks]
+    return [*marks.values(), *(_absent(plan, outcome) for outcome in absent)]
 
 
 def _recorded(
@@ -148,7 +148,7 @@ def excuse(plan: Assignment, found: Sequence[Mark], free: Collection[str]) -> li
     there = {mark.student for mark in found}
     return [
         *(_excused(mark) if mark.student in free else mark for mark in found),
-        *(_excused(Mark(each, "", None, 0.0, most)) for each in sorted(free) if each not in there),
+        *(_excused(Mark(name, "", None, 0.0, most)) for name in sorted(free) if name not in there),
     ]
 
 
@@ -178,25 +178,25 @@ def comment(plan: Assignment, outcome: Outcome, late: Late | None) -> str:
         lines += [_line(plan, outcome, part) for part in account.parts]
     if late is not None:
         lines.append(f"{feedback.duration(late.late_s)} late. {late.sentence}")
-    lines += [f"Waived for all: {each}" for each in outcome.waived(plan)]
-    lines += [f"Decided {each.sentence}" for each in outcome.decisions]
+    lines += [f"Waived for all: {entry}" for entry in outcome.waived(plan)]
+    lines += [f"Decided {entry.sentence}" for entry in outcome.decisions]
     return feedback.shown("\n".join(lines), MAX_COMMENT, MAX_COMMENT_LINES)
 
 
 def _line(plan: Assignment, outcome: Outcome, part: Part) -> str:
-    said = [part.line]
+    sentences = [part.line]
     if part.kind == "run":
         checked = (run for run in outcome.runs if run.name == part.name and not part.points)
-        said += [says for run in checked for ok, says in run.findings if not ok][:1]
+        sentences += [says for run in checked for ok, says in run.findings if not ok][:1]
     elif part.kind != "text" and outcome.status == "graded":
         if part.name in outcome.untouched or part.name not in outcome.modules:
-            said[0] += ", not begun"
+            sentences[0] += ", not begun"
         else:
             rows = feedback.test_rows(outcome, plan.module(part.name))
             failed = feedback.failures(rows)
-            said += [" ".join(failed[0].test.message.split())] if failed else []
-    said += [part.comment] if part.comment else []
-    return ". ".join(each for each in said if each)
+            sentences += [" ".join(failed[0].test.message.split())] if failed else []
+    sentences += [part.comment] if part.comment else []
+    return ". ".join(sentence for sentence in sentences if sentence)
 
 
 def write(path: Path, marks: Sequence[Mark]) -> None:

@@ -70,21 +70,21 @@ class Differences:
 
 def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Differences:
     """What the gradebook was given, beside what the submissions are worth now."""
-    found = Differences()
+    differences = Differences()
     for outcome in outcomes:
         before = grading_record.read(course, plan.name, outcome.student)
         if outcome.status == "grader_error":
-            found.failed.append(outcome)
+            differences.failed.append(outcome)
         elif before is None:
-            found.new.append(outcome.student)
+            differences.new.append(outcome.student)
         else:
             folder = course.submitted(outcome.student, plan.name)
             after = grading_record.record_of(plan, outcome, folder / plan.notebook)
             changes = _changes(plan, before, after)
-            found.changes += changes
+            differences.changes += changes
             if not changes:
-                found.same.append(outcome.student)
-    return found
+                differences.same.append(outcome.student)
+    return differences
 
 
 def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[PointsChange]:
@@ -129,15 +129,15 @@ def show(screen: Console, plan: Assignment, found: Differences) -> None:
     """The table of changes, and how many are as they were."""
     if found.changes:
         screen.print(_table(plan, found.changes))
-    counts = [
+    phrases = [
         format_count(len(found.students()), "student") + " with other points",
         f"{len(found.same)} as before",
     ]
     if found.new:
-        counts.append(f"{len(found.new)} not in the gradebook yet (nbgrader autograde)")
+        phrases.append(f"{len(found.new)} not in the gradebook yet (nbgrader autograde)")
     if found.failed:
-        counts.append(f"{len(found.failed)} where the grader failed")
-    screen.print("; ".join(counts) + ".")
+        phrases.append(f"{len(found.failed)} where the grader failed")
+    screen.print("; ".join(phrases) + ".")
 
 
 def _table(plan: Assignment, changes: Sequence[PointsChange]) -> Table:
@@ -147,18 +147,18 @@ def _table(plan: Assignment, changes: Sequence[PointsChange]) -> Table:
     for name in ("old", "new"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("why")
-    shown = ""
+    last_student = ""
     for change in changes:
-        if change.student != shown and shown:
+        if change.student != last_student and last_student:
             table.add_section()
         table.add_row(
-            Text(printable(change.student) if change.student != shown else ""),
+            Text(printable(change.student) if change.student != last_student else ""),
             change.part,
             f"{change.old:.4g}",
             Text(f"{change.new:.4g}", style="green" if change.new > change.old else "red"),
             Text("\n".join(printable(" ".join(line.split())) for line in change.reasons)),
         )
-        shown = change.student
+        last_student = change.student
     return table
 
 

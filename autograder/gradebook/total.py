@@ -78,8 +78,8 @@ def total_of(
     whole = sum(weights[name] for name in shares.keys() - set(dropped))
     if not whole:
         return None, dropped
-    kept = [name for name in shares if name not in dropped]
-    return 100 * sum(weights[name] * shares[name] for name in kept) / whole, dropped
+    names = [name for name in shares if name not in dropped]
+    return 100 * sum(weights[name] * shares[name] for name in names) / whole, dropped
 
 
 def of_course(course: Course, now: datetime.datetime | None = None) -> CourseTotal:
@@ -106,22 +106,22 @@ def of_course(course: Course, now: datetime.datetime | None = None) -> CourseTot
         )
     now = now or datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     due = late.calendar(course).due
-    found = csv_export.finished(course, list(weights))
-    begun = {row["assignment"] for row in found if row["needs_manual_grade"]}  # yes, or no
-    counts = [n for n in sorted(weights) if n in begun and due.get(n, now) <= now]
-    of = {str(row["assignment"]): _number(row) for row in found if row["max_score"]}
-    if nothing := [name for name in counts if not of.get(name)]:
+    records = csv_export.finished(course, list(weights))
+    begun = {row["assignment"] for row in records if row["needs_manual_grade"]}  # yes, or no
+    names = [n for n in sorted(weights) if n in begun and due.get(n, now) <= now]
+    of = {str(row["assignment"]): _number(row) for row in records if row["max_score"]}
+    if nothing := [name for name in names if not of.get(name)]:
         raise ExportError(f"{nothing[0]} has a weight and no points: take it from [weights].")
-    weights_now = {name: weights[name] for name in counts}
+    weights_now = {name: weights[name] for name in names}
     people: dict[str, dict[str, dict[str, object]]] = {}
-    for row in found:
+    for row in records:
         people.setdefault(str(row["student"]), {})[str(row["assignment"])] = row
     rows = [
-        _total(student, {name: own[name] for name in counts}, of, weights_now, term.drop_lowest)
-        for student, own in sorted(people.items())
+        _total(student, {name: marks[name] for name in names}, of, weights_now, term.drop_lowest)
+        for student, marks in sorted(people.items())
     ]
-    later = sorted(weights.keys() - set(counts))
-    return CourseTotal({name: of[name] for name in counts}, weights_now, rows, later)
+    later = sorted(weights.keys() - set(names))
+    return CourseTotal({name: of[name] for name in names}, weights_now, rows, later)
 
 
 def _number(row: Mapping[str, object]) -> float:
@@ -158,29 +158,29 @@ def write(path: Path, found: CourseTotal) -> None:
     columns = ("student", "last_name", "first_name", *heads.values(), "total", "dropped", "missing")
     rows = [
         {
-            "student": each.student, "last_name": each.last_name, "first_name": each.first_name,
-            **{heads[name]: cell for name, cell in each.cells.items()},
-            "total": "" if each.percent is None else round(each.percent, 2),
-            "dropped": "; ".join(each.dropped), "missing": each.missing,
+            "student": row.student, "last_name": row.last_name, "first_name": row.first_name,
+            **{heads[name]: cell for name, cell in row.cells.items()},
+            "total": "" if row.percent is None else round(row.percent, 2),
+            "dropped": "; ".join(row.dropped), "missing": row.missing,
         }
-        for each in found.rows
+        for row in found.rows
     ]  # fmt: skip
     write_csv(path, columns, rows)
 
 
 def table(found: CourseTotal) -> Table:
     """The table for the terminal; what is dropped stands in parentheses."""
-    shown = Table(title="The course so far", title_justify="left", header_style="bold")
-    shown.add_column("student", no_wrap=True)
+    grid = Table(title="The course so far", title_justify="left", header_style="bold")
+    grid.add_column("student", no_wrap=True)
     for name, most in found.of.items():
         head = f"{name.partition('_')[0]}\nof {most:g}\n{found.share(name):.3g} %"
-        shown.add_column(head, justify="right")
-    shown.add_column("total\nof 100", justify="right", style="bold")
-    for each in found.rows:
-        cells = [_shown(cell, dropped=name in each.dropped) for name, cell in each.cells.items()]
-        total = "-" if each.percent is None else f"{each.percent:.1f}"
-        shown.add_row(Text(printable(each.student)), *cells, Text(total))
-    return shown
+        grid.add_column(head, justify="right")
+    grid.add_column("total\nof 100", justify="right", style="bold")
+    for row in found.rows:
+        cells = [_shown(cell, dropped=name in row.dropped) for name, cell in row.cells.items()]
+        total = "-" if row.percent is None else f"{row.percent:.1f}"
+        grid.add_row(Text(printable(row.student)), *cells, Text(total))
+    return grid
 
 
 def _shown(cell: float | str, *, dropped: bool) -> Text:

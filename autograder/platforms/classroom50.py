@@ -48,10 +48,10 @@ def make(plan: Assignment, course: Course, folder: Path) -> Path:
         output_folder.made_anew(folder, COMMAND, protected=(course.kit, course.root)) as fresh,
     ):
         bundle.make(course, fresh / "template", names=names, command=COMMAND)
-        own = fresh / "autograders" / plan.name.replace("_", "-")  # a slug has no underscores
-        own.mkdir(parents=True)
+        target = fresh / "autograders" / plan.name.replace("_", "-")  # a slug has no underscores
+        target.mkdir(parents=True)
         for name, text in texts.items():
-            (own / name).write_text(text, encoding="utf-8")
+            (target / name).write_text(text, encoding="utf-8")
     return folder
 
 

@@ -56,12 +56,12 @@ def first_and_last(name: str) -> tuple[str, str]:
 def _name_students(course: Course, submissions: Sequence[Submission]) -> None:
     """Tell the gradebook the names and addresses that it lacks and the platform knows."""
     with database.open_gradebook(course) as book:
-        for each in submissions:
-            if not (each.name or each.email):
+        for submission in submissions:
+            if not (submission.name or submission.email):
                 continue
-            student = book.update_or_create_student(each.student)
-            if each.name and not (student.first_name or student.last_name):
-                student.first_name, student.last_name = first_and_last(each.name)
-            if each.email and not student.email:
-                student.email = each.email
+            student = book.update_or_create_student(submission.student)
+            if submission.name and not (student.first_name or student.last_name):
+                student.first_name, student.last_name = first_and_last(submission.name)
+            if submission.email and not student.email:
+                student.email = submission.email
         book.db.commit()

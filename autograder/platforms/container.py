@@ -111,12 +111,12 @@ def leave_memory(settings: Settings, course: Course) -> None:
         )
     path, name = course.root / LIMITS, settings.assignment
     table = limits.read(path)
-    own = dict(table.get(name, {}))
+    section = dict(table.get(name, {}))
     # Without namespaces the kernel doesn't show us which pages ranks share, and the watchdog counts
     # too much: what the course allows would end references of many ranks in a large container.
     for key, grader_mb in GRADER_MB.items():
-        own[key] = max(LEAST_MB, has // MB - grader_mb)
-    write_atomically(path, limits_text({**table, name: own}).encode())
+        section[key] = max(LEAST_MB, has // MB - grader_mb)
+    write_atomically(path, limits_text({**table, name: section}).encode())
 
 
 def memory_bytes() -> int | None:

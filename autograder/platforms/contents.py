@@ -70,11 +70,11 @@ def fill(folder: Path, plan: Assignment, course: Course, settings: Settings) -> 
     for name in FILES:
         shutil.copy(course.kit / name, folder / name)
     shutil.copytree(release, folder / "assignments" / plan.name, ignore=IGNORED)
-    own = folder / "solutions" / plan.name
-    shutil.copytree(course.hidden(plan.name), own / "hidden", ignore=IGNORED)
+    solution = folder / "solutions" / plan.name
+    shutil.copytree(course.hidden(plan.name), solution / "hidden", ignore=IGNORED)
     names = ["assignment.toml", *plan.supplied, *(module.filename for module in plan.modules)]
     for name in (*names, *filter(None, [plan.public_tests])):
-        shutil.copy(course.solution(plan.name) / name, own / name)
+        shutil.copy(course.solution(plan.name) / name, solution / name)
     storage.write(folder / "course_secret.txt", course.secret().encode() + b"\n", mode=0o600)
     (folder / SETTINGS).write_text(_course_text(plan, course), encoding="utf-8")
     if (course.root / LIMITS).is_file():

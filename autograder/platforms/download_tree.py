@@ -46,11 +46,13 @@ class Folder:
 
     def tops(self) -> dict[str, bool]:
         with os.scandir(self.path) as entries:
-            return {each.name: each.is_dir(follow_symlinks=False) for each in entries}
+            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
 
     def below(self, top: str, limits: Limits) -> tuple[list[str], list[str]]:
-        found = inspect(self.path / top, limits)
-        return list(found.files), [f"{name} {why}." for name, why in found.refused.items()]
+        inspection = inspect(self.path / top, limits)
+        return list(inspection.files), [
+            f"{name} {why}." for name, why in inspection.refused.items()
+        ]
 
     def read(self, name: str, max_bytes: int) -> bytes:
         return read_regular(self.path / name, max_bytes)
@@ -67,22 +69,22 @@ class Archive:
         self.path = path
         self._archive = zipfile.ZipFile(path)
         entries = {
-            each.filename: each
-            for each in self._archive.infolist()
-            if not is_ignored(each.filename.split("/")[0])
+            entry.filename: entry
+            for entry in self._archive.infolist()
+            if not is_ignored(entry.filename.split("/")[0])
         }
         tops = {name.split("/")[0] for name in entries}
         around = tops.pop() if len(tops) == 1 else ""
         if platform_of(around, True) is None and all(
-            each.startswith(f"{around}/") for each in entries
+            entry.startswith(f"{around}/") for entry in entries
         ):
-            entries = {name.split("/", 1)[1]: each for name, each in entries.items()}
+            entries = {name.split("/", 1)[1]: entry for name, entry in entries.items()}
         # An empty folder is somebody's, too.
         self._tops = {name.split("/")[0]: "/" in name for name in entries if name}
         self._members = {
-            name: each
-            for name, each in entries.items()
-            if not each.is_dir() and not is_ignored(name)
+            name: entry
+            for name, entry in entries.items()
+            if not entry.is_dir() and not is_ignored(name)
         }
 
     def tops(self) -> dict[str, bool]:

@@ -115,8 +115,8 @@ def recognise(
         if len(sheets) == 1 and worksheet is None:
             worksheet = Worksheet.read(path / sheets[0], timezone)
     if odd:
-        own = {assignment.notebook, *(module.filename for module in assignment.modules)}
-        if len(odd) > counts[platform] and (isinstance(tree, Archive) or own & names.keys()):
+        plan_files = {assignment.notebook, *(module.filename for module in assignment.modules)}
+        if len(odd) > counts[platform] and (isinstance(tree, Archive) or plan_files & names.keys()):
             return None  # a submission, one file of which has an odd name
         raise _mixed(path, platform, [n for n, kind in kinds.items() if kind == platform], odd)
     names = {name: folder for name, folder in names.items() if kinds[name] == platform}
@@ -157,25 +157,30 @@ def _canvas(names: Iterable[str], planned: Collection[str]) -> list[Upload]:
     for name in sorted(names):
         mark = MARK.search(name)
         assert mark is not None
-        person, user, number, own = name[: mark.start()], mark[1], int(mark[2]), name[mark.end() :]
+        person, user, number, file_name = (
+            name[: mark.start()],
+            mark[1],
+            int(mark[2]),
+            name[mark.end() :],
+        )
         late = person.endswith("_LATE")
         upload = uploads.setdefault(user, Upload(user, person.removesuffix("_LATE")))
         upload.late = upload.late or late
-        again = _AGAIN.fullmatch(own)
-        first = again[1] + again[3] if again else own
+        again = _AGAIN.fullmatch(file_name)
+        first = again[1] + again[3] if again else file_name
         if first not in planned and not first.endswith((".zip", ".ipynb")):
-            again, first = None, own  # a file of the student's, whose name ends so
-        version = _Version(number, int(again[2]) if again else 0, own, name)
+            again, first = None, file_name  # a file of the student's, whose name ends so
+        version = _Version(number, int(again[2]) if again else 0, file_name, name)
         # Of several archives one is the submission, whatever they are called.
-        family = "(archive)" if own.endswith(".zip") else first
+        family = "(archive)" if file_name.endswith(".zip") else first
         versions.setdefault((user, family), []).append(version)
-    for (user, family), found in versions.items():
-        *older, newest = sorted(found)
+    for (user, family), candidates in versions.items():
+        *older, newest = sorted(candidates)
         uploads[user].files[newest.own if family == "(archive)" else family] = newest.name
         if older:
-            listed = ", ".join(each.own for each in older)
+            listed = ", ".join(other.own for other in older)
             uploads[user].says.append(
-                f"{newest.own} counts, the newest of {len(found)}; not {listed}."
+                f"{newest.own} counts, the newest of {len(candidates)}; not {listed}."
             )
     return list(uploads.values())
 
@@ -241,7 +246,7 @@ def _add_folder(upload: Upload, tree: Tree, top: str, limits: Limits) -> None:
         upload.says.append(str(rejected))
         return
     upload.says += refused
-    upload.files |= {own: f"{top}/{own}" for own in files}
+    upload.files |= {name: f"{top}/{name}" for name in files}
 
 
 # -- Gradescope ------------------------------------------------------------------------------------
@@ -266,9 +271,11 @@ def _gradescope(tree: Tree, names: Mapping[str, bool], limits: Limits) -> list[U
     by_author: dict[str, list[tuple[datetime.datetime, str, Author]]] = {}
     for name, submission in listed.items():
         for author in submission.authors:
-            found = by_author.setdefault(author.student or name, [])
-            found.append((submission.received, name, author))
-    newest = {student: max(each[:2] for each in own)[1] for student, own in by_author.items()}
+            entries = by_author.setdefault(author.student or name, [])
+            entries.append((submission.received, name, author))
+    newest = {
+        student: max(each[:2] for each in handins)[1] for student, handins in by_author.items()
+    }
     groups = {
         name
         for name, submission in listed.items()
@@ -276,13 +283,13 @@ def _gradescope(tree: Tree, names: Mapping[str, bool], limits: Limits) -> list[U
         and all(newest[author.student or name] == name for author in submission.authors)
     }
     uploads = []
-    for student, own in by_author.items():
-        *older, (received, name, author) = sorted(own, key=lambda each: each[:2])
+    for student, handins in by_author.items():
+        *older, (received, name, author) = sorted(handins, key=lambda each: each[:2])
         upload = Upload(student, author.name, author.email, received=received)
         upload.team = name if name in groups else ""
         if older:
             others = ", ".join(each[1] for each in older)
-            upload.says.append(f"{name} counts, the newest of {len(own)}; not {others}.")
+            upload.says.append(f"{name} counts, the newest of {len(handins)}; not {others}.")
         if name in folders:
             _add_folder(upload, tree, name, limits)
         else:

@@ -86,12 +86,14 @@ def export(
     Raises:
         ExportError: grades are unfinished, or the roster doesn't fit.
     """
-    found, known = _marks(plan, outcomes, course, collected=collected)
-    found = marks.excuse(plan, found, excused.of_assignment(course, plan.name))
-    if free := [mark.student for mark in found if mark.excused]:
+    student_marks, results = _marks(plan, outcomes, course, collected=collected)
+    student_marks = marks.excuse(plan, student_marks, excused.of_assignment(course, plan.name))
+    if free := [mark.student for mark in student_marks if mark.excused]:
         print(f"Excused, without a score: {printable(', '.join(free))}.")
-    _about_missing({m.student: m.missing for m in found if m.missing}, partial=wanted.partial)
-    return _write(plan, found, known, wanted)
+    _about_missing(
+        {m.student: m.missing for m in student_marks if m.missing}, partial=wanted.partial
+    )
+    return _write(plan, student_marks, results, wanted)
 
 
 def export_gradebook(plan: Assignment, wanted: Wanted, course: Course) -> None:
@@ -107,7 +109,7 @@ def export_gradebook(plan: Assignment, wanted: Wanted, course: Course) -> None:
         )
     settled.settle(course, [plan.name])
     lacks = grades.unfinished(course, plan)
-    _about_missing({who: "; ".join(each) for who, each in lacks.items()}, partial=wanted.partial)
+    _about_missing({who: "; ".join(gaps) for who, gaps in lacks.items()}, partial=wanted.partial)
     csv_export.export(course, plan.name, wanted.out, partial=wanted.partial)
 
 
@@ -141,14 +143,14 @@ def _marks(
         settled.settle(course, [plan.name])
     accounts = late.of_assignment(course, plan.name)
     if collected and course.database.is_file():
-        known = grades.with_marks(course, plan, outcomes)
-        recorded = marks.from_gradebook(course, plan, known, accounts)
+        results = grades.with_marks(course, plan, outcomes)
+        recorded = marks.from_gradebook(course, plan, results, accounts)
         if recorded:
             print(f"Scores are the gradebook's, of {plan.max_score:g} points: texts, points and "
                   "corrections by hand are in them.")  # fmt: skip
-            return recorded, known
-    said = points.where_texts_count(plan)
-    print(f"Scores are the suites' and the run's. {said}".rstrip())
+            return recorded, results
+    note = points.where_texts_count(plan)
+    print(f"Scores are the suites' and the run's. {note}".rstrip())
     return marks.from_outcomes(plan, outcomes, accounts), outcomes
 
 
@@ -178,7 +180,7 @@ def _write(
         )
     if roster is not None and found:
         _warn(canvas.other_maximum(roster, plan, wanted.column, found[0].max_score))
-    given = canvas.write(
+    count = canvas.write(
         wanted.out,
         plan,
         found,
@@ -190,7 +192,7 @@ def _write(
     )
     if canvas.write_comments(wanted.out, found):
         print(f"Canvas imports no comments; by hand were: {canvas.comments_beside(wanted.out)}")
-    return given
+    return count
 
 
 def _warn(sentence: str) -> None:

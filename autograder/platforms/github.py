@@ -47,14 +47,14 @@ def in_repository(plan: Assignment, course: Course) -> list[str]:
     """
     if plan.public_tests is None:
         raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")
-    found = bundle.listed(course)
-    if plan.name in found.unlisted:
+    table = bundle.listed(course)
+    if plan.name in table.unlisted:
         raise AssignmentError(
-            f"{plan.name} is a draft: {found.source} doesn't hand it out. List it below [released] "
+            f"{plan.name} is a draft: {table.source} doesn't hand it out. List it below [released] "
             "of course.toml first (a date in the future will do), or write handed_out = true into "
             "its assignment.toml."
         )
-    return sorted({plan.name, *found.given})
+    return sorted({plan.name, *table.given})
 
 
 def release_warning(plan: Assignment, course: Course) -> str:

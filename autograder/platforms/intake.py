@@ -55,29 +55,34 @@ def take(
         if roster is not None and Worksheet.is_one(roster)
         else None
     )
-    given: list[Download] = []
+    class_downloads: list[Download] = []
     if layout in (None, "download"):
-        given = _downloads(plan, paths, course, worksheet, timezone)
+        class_downloads = _downloads(plan, paths, course, worksheet, timezone)
     if times is not None:
-        _add_times(times, given, timezone)
-    found: list[Submission] = []
-    for download in given:
-        own = unpacking.unpack(download, plan, course)
+        _add_times(times, class_downloads, timezone)
+    handins: list[Submission] = []
+    for download in class_downloads:
+        batch = unpacking.unpack(download, plan, course)
         students = [upload.student for upload in download.uploads]
         completeness.call(
-            students, [each.student for each in own], f"{download.tree.path}, unpacked"
+            students,
+            [submission.student for submission in batch],
+            f"{download.tree.path}, unpacked",
         )
-        found += own
-        _record(plan, download, own, course, timezone)
-    if not given:
-        found = submissions.find(plan, paths, layout)
-    submissions.check_names(found)
-    if not found:
+        handins += batch
+        _record(plan, download, batch, course, timezone)
+    if not class_downloads:
+        handins = submissions.find(plan, paths, layout)
+    submissions.check_names(handins)
+    if not handins:
         raise submissions.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
-    for sentence in team_submissions.doubts(plan, found, course):
+    for sentence in team_submissions.doubts(plan, handins, course):
         say(sentence)
-    shared = team_submissions.share(plan, found, course)
-    if any(each.team and each.rejected and each not in found for each in shared):
+    shared = team_submissions.share(plan, handins, course)
+    if any(
+        submission.team and submission.rejected and submission not in handins
+        for submission in shared
+    ):
         say(team_submissions.cure(plan, course))
     return shared
 
@@ -94,7 +99,7 @@ def _downloads(
     Among other paths one that looks like a download is a submission: a student gives files the
     names of a platform, and would add students.
     """
-    given: list[Download] = []
+    class_downloads: list[Download] = []
     mixed: list[submissions.PathError] = []
     for path in paths:
         if _is_collected(path, course):
@@ -104,17 +109,17 @@ def _downloads(
         except submissions.PathError as error:
             mixed.append(error)
             continue
-        given += [] if download is None else [download]
-    if len(given) + len(mixed) < len(paths):
-        for each in given:
+        class_downloads += [] if download is None else [download]
+    if len(class_downloads) + len(mixed) < len(paths):
+        for entry in class_downloads:
             say(
-                f"{each.tree.path} looks like a download from {each.platform}. Among other paths "
+                f"{entry.tree.path} looks like a download from {entry.platform}. Among other paths "
                 "it is read as one submission: if it is a class, grade it in a call of its own."
             )
         return []
     if mixed:
         raise mixed[0]
-    return given
+    return class_downloads
 
 
 def _add_times(path: Path, given: Sequence[Download], timezone: ZoneInfo | None) -> None:
@@ -137,16 +142,16 @@ def _add_times(path: Path, given: Sequence[Download], timezone: ZoneInfo | None)
             "of several, or older than the download. Get all pages of it again."
         )
     for upload in uploads:
-        own = handed[upload.student]
-        upload.received, upload.email = own.received, own.email or upload.email
-        upload.name = own.name or upload.name
+        entry = handed[upload.student]
+        upload.received, upload.email = entry.received, entry.email or upload.email
+        upload.name = entry.name or upload.name
     for download in given:
         download.table = str(path)
     there = {upload.student for upload in uploads}
     absent = [
-        Upload(student, each.name)
-        for student, each in handed.items()
-        if each.received and student not in there
+        Upload(student, record.name)
+        for student, record in handed.items()
+        if record.received and student not in there
     ]
     if absent:  # of a group that is graded as one, Canvas's zip has one member's files
         say(
@@ -181,13 +186,15 @@ def _record(
     moments = {u.student: u.received for u in given.uploads if u.received is not None}
     before = receipt.received(course, plan.name)
     again = [
-        each for each in own if before.get(each.student, FAR) < moments.get(each.student, LONG)
+        submission
+        for submission in own
+        if before.get(submission.student, FAR) < moments.get(submission.student, LONG)
     ]
-    for each in again:
+    for submission in again:
         if submitted_tree.is_same_work(
-            plan, each, course
+            plan, submission, course
         ):  # with a request for a regrade, or nothing new
-            moments[each.student] = before[each.student]
+            moments[submission.student] = before[submission.student]
     if moments:
         receipt.record_platform(course, plan.name, moments)
     say(f"A download from {given.platform}: {format_count(len(given.uploads), 'student')}.")
@@ -221,7 +228,7 @@ def _record(
 
 
 def _names(uploads: Iterable[Upload]) -> str:
-    named = [f"{u.student} ({u.name})" if u.name else u.student for u in uploads]
-    return ", ".join(named[:MAX_NAMES]) + (
-        f" and {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
+    people = [f"{u.student} ({u.name})" if u.name else u.student for u in uploads]
+    return ", ".join(people[:MAX_NAMES]) + (
+        f" and {len(people) - MAX_NAMES} more" if len(people) > MAX_NAMES else ""
     )

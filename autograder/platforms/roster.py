@@ -69,16 +69,16 @@ class Roster:
             for key in present:
                 for name in _names(row[key]):
                     where.setdefault(name, set()).add(at)
-        found: dict[int, Mark] = {}
+        by_row: dict[int, Mark] = {}
         missing = []
         for mark in marks:
             at_rows = where.get(mark.student.strip().lower()) or where.get(
                 mark.email.strip().lower() or "\0", set()
             )
-            if len(at_rows) > 1 or (at_rows and next(iter(at_rows)) in found):
+            if len(at_rows) > 1 or (at_rows and next(iter(at_rows)) in by_row):
                 raise ExportError(f"{self.path}: more than one row or student is {mark.student!r}.")
             if at_rows:
-                found[at_rows.pop()] = mark
+                by_row[at_rows.pop()] = mark
             else:
                 missing.append(mark.student)
         if missing and not leave_out:
@@ -87,13 +87,13 @@ class Roster:
                 f"{', '.join(missing[:20])}{', ...' if len(missing) > 20 else ''}. Looked for in "
                 f"{', '.join(present)}. Add them there, or leave them out by --leave-out-unmatched."
             )
-        return found
+        return by_row
 
 
 def _names(cell: str) -> set[str]:
     name = cell.strip().lower()
     number = name.removeprefix("participant ")  # in Moodle's worksheet
-    return {each for each in (name, name.partition("@")[0], number) if each}
+    return {key for key in (name, name.partition("@")[0], number) if key}
 
 
 def write(path: Path, columns: Sequence[str], rows: Sequence[dict[str, object]]) -> None:

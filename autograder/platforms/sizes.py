@@ -69,7 +69,11 @@ def advice(plan: Assignment) -> Advice:
     need = plan.container
     if need is None:
         return Advice(plan.name, 0, 0.0, CONTAINERS[3], 20.0)
-    large = [each for each in CONTAINERS if each.memory_mb >= SPARE_MEMORY * need.memory_mb]
+    large = [
+        candidate
+        for candidate in CONTAINERS
+        if candidate.memory_mb >= SPARE_MEMORY * need.memory_mb
+    ]
     container = (large or CONTAINERS[-1:])[0]
     minutes = SPARE_TIME * need.cpu_s / min(container.cpus, 1.0) / 60
     rounded = 5.0 * math.ceil(max(minutes, LEAST_MINUTES) / 5.0)

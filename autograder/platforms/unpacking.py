@@ -28,39 +28,39 @@ from autograder.platforms.downloads import Download, Upload
 def unpack(found: Download, assignment: Assignment, course: Course) -> list[Submission]:
     """Each student's files in a folder, under their own names; what was unpacked before is kept."""
     outer = course.build / "downloads" / assignment.name
-    place = outer / _digest(found, assignment.limits)
+    folder = outer / _digest(found, assignment.limits)
     try:
-        if not place.is_dir():
+        if not folder.is_dir():
             storage.private_folder(outer)
             with tempfile.TemporaryDirectory(dir=outer, prefix=".") as fresh:
-                _write(found, assignment.limits, Path(fresh) / place.name)
-                if not place.is_dir():
-                    os.rename(Path(fresh) / place.name, place)
-        listed = json.loads((place / "submissions.json").read_text(encoding="utf-8"))
+                _write(found, assignment.limits, Path(fresh) / folder.name)
+                if not folder.is_dir():
+                    os.rename(Path(fresh) / folder.name, folder)
+        listed = json.loads((folder / "submissions.json").read_text(encoding="utf-8"))
     except OSError as error:
-        raise storage.explain(error.filename or place, error) from error
+        raise storage.explain(error.filename or folder, error) from error
     return [
         Submission(
-            each["student"],
-            place / each["folder"],
-            each["name"],
-            each["email"],
-            tuple(each["says"]),
-            each["rejected"],
+            entry["student"],
+            folder / entry["folder"],
+            entry["name"],
+            entry["email"],
+            tuple(entry["says"]),
+            entry["rejected"],
         )
-        for each in listed
+        for entry in listed
     ]
 
 
 def _digest(found: Download, limits: Limits) -> str:
-    known = [
+    facts = [
         (
             upload.student, upload.name, upload.email, upload.says,
-            [(own, name, found.tree.stamp(name)) for own, name in sorted(upload.files.items())],
+            [(path, name, found.tree.stamp(name)) for path, name in sorted(upload.files.items())],
         )
         for upload in found.uploads
     ]  # fmt: skip
-    text = json.dumps([known, dataclasses.asdict(limits)], sort_keys=True)
+    text = json.dumps([facts, dataclasses.asdict(limits)], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -96,31 +96,37 @@ def _write_files(tree: Tree, upload: Upload, folder: Path, limits: Limits) -> li
     """Write a student's files; gives what is said of those that were not read."""
     if len(upload.files) > limits.submission_files:
         raise Rejected(f"The submission holds more than {limits.submission_files} files.")
-    left, refused = limits.submission_bytes, []
-    for own, name in sorted(upload.files.items()):
-        parts = PurePosixPath(own).parts
-        if own.startswith("/") or ".." in parts or not parts or "\0" in own or "\\" in own:
-            refused.append(f"{own!r} is no name of a file in a folder.")
+    rest_bytes, refused = limits.submission_bytes, []
+    for file_name, name in sorted(upload.files.items()):
+        parts = PurePosixPath(file_name).parts
+        if (
+            file_name.startswith("/")
+            or ".." in parts
+            or not parts
+            or "\0" in file_name
+            or "\\" in file_name
+        ):
+            refused.append(f"{file_name!r} is no name of a file in a folder.")
             continue
         if len(parts) > limits.submission_depth:
-            refused.append(f"{own} is nested deeper than {limits.submission_depth} folders.")
+            refused.append(f"{file_name} is nested deeper than {limits.submission_depth} folders.")
             continue
         try:
-            content = tree.read(name, size_cap(own, limits))
+            content = tree.read(name, size_cap(file_name, limits))
         except Rejected as rejected:
             refused.append(str(rejected))
             continue
-        left -= len(content)
-        if left < 0:
+        rest_bytes -= len(content)
+        if rest_bytes < 0:
             raise Rejected(f"The submission is larger than {limits.submission_bytes // MIB} MiB.")
-        path = folder / own
+        path = folder / file_name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
-            refused.append(f"{own} stands where another file's folder is.")
+            refused.append(f"{file_name} stands where another file's folder is.")
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            refused.append(f"{own[:60]}... has too long a name for a file.")
+            refused.append(f"{file_name[:60]}... has too long a name for a file.")
     return refused

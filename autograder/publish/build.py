@@ -78,14 +78,16 @@ def build(
     """
     name = assignment.name
     consistency.check(assignment, course)
-    places = (course.source(name), course.releases / name)
+    targets = (course.source(name), course.releases / name)
     other_way = f"Or work in a copy of {course.kit} (`cp -r`)."
     with (
-        storage.making(*(place.parent for place in places), otherwise=other_way),
+        storage.making(*(target.parent for target in targets), otherwise=other_way),
         tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch,
     ):
-        for fresh, place in zip(_generate(assignment, course, Path(scratch)), places, strict=True):
-            _swap(fresh, place.resolve(), course, say)
+        for fresh, target in zip(
+            _generate(assignment, course, Path(scratch)), targets, strict=True
+        ):
+            _swap(fresh, target.resolve(), course, say)
     return course.releases / name
 
 
@@ -108,15 +110,15 @@ def build_all(
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, list[str]]:
     """Build (or with `check` only compare) the named assignments; gives the stale files."""
-    found: dict[str, list[str]] = {}
+    stale_files: dict[str, list[str]] = {}
     for name in names:
         assignment = load(name, course)
         if check:
-            found[name] = stale(assignment, course)
+            stale_files[name] = stale(assignment, course)
         else:
             build(assignment, course, say)
-            found[name] = []
-    return found
+            stale_files[name] = []
+    return stale_files
 
 
 def _generate(assignment: Assignment, course: Course, scratch: Path) -> tuple[Path, Path]:
@@ -191,12 +193,12 @@ def other_date(assignment: Assignment, course: Course) -> str:
     if not path.is_file():
         return ""
     cells = notebooks.read(path).cells
-    said = due_said(cells[0].source) if cells else ""
-    counts = shown(assignment.due) if assignment.due else ""
-    if said == counts:
+    old_due = due_said(cells[0].source) if cells else ""
+    due = shown(assignment.due) if assignment.due else ""
+    if old_due == due:
         return ""
     return (
-        f"{path} says that it is due {said or 'at no time'}; it is due {counts or 'at no time'}. "
+        f"{path} says that it is due {old_due or 'at no time'}; it is due {due or 'at no time'}. "
         f"`autograder build {assignment.name}` writes the date."
     )
 
@@ -219,17 +221,17 @@ class _Expander:
         match = DIRECTIVE.fullmatch(cell.source.strip()) if cell.cell_type == "code" else None
         if match is None:
             return self._plain(cell, index)
-        verb, words = match[1], match[2].split()
-        if verb == "plan" and not words:
+        verb, arguments = match[1], match[2].split()
+        if verb == "plan" and not arguments:
             return notebooks.markdown_cell(plan_table(self.assignment), "plan")
-        if not words or f"{verb} {words[0]}" not in self.wanted:
+        if not arguments or f"{verb} {arguments[0]}" not in self.wanted:
             raise BuildError(f"notebook.py: {cell.source.strip()!r} names nothing of the plan.")
-        key = f"{verb} {words[0]}"
+        key = f"{verb} {arguments[0]}"
         if key in self.seen:
             raise BuildError(f"notebook.py: {key!r} stands twice.")
         self.seen.add(key)
-        expanded: NotebookNode = getattr(self, f"_{verb}")(words[0])
-        self._compare_points(cell.source.strip(), words[1:], expanded)
+        expanded: NotebookNode = getattr(self, f"_{verb}")(arguments[0])
+        self._compare_points(cell.source.strip(), arguments[1:], expanded)
         return expanded
 
     def _plain(self, cell: NotebookNode, index: int) -> NotebookNode:
@@ -276,7 +278,7 @@ class _Expander:
         )
 
     def _run(self, name: str) -> NotebookNode:
-        (run,) = (each for each in self.assignment.runs if each.name == name)
+        (run,) = (spec for spec in self.assignment.runs if spec.name == name)
         return notebooks.code_cell(
             RUN_CELL.format(module=run.module, function=run.function),
             f"run-{name}",
@@ -284,7 +286,7 @@ class _Expander:
         )
 
     def _paragraph(self, name: str) -> NotebookNode:
-        (paragraph,) = (each for each in self.assignment.paragraphs if each.name == name)
+        (paragraph,) = (spec for spec in self.assignment.paragraphs if spec.name == name)
         return notebooks.markdown_cell(
             "*Your text here.*",
             f"paragraph-{name}",
@@ -387,8 +389,8 @@ def not_built(place: Path, course: Course, new: Mapping[str, str] | None = None)
     except (OSError, ValueError):
         last = {}
     there = output_folder.contents(place) if place.is_dir() else {}
-    known = new or {}
-    return [n for n, digest in there.items() if digest not in (last.get(n), known.get(n))]
+    digests = new or {}
+    return [n for n, digest in there.items() if digest not in (last.get(n), digests.get(n))]
 
 
 def _record(place: Path, course: Course) -> Path:

@@ -102,20 +102,20 @@ def make(
     if missing:
         raise BuildError(f"Not built yet: {', '.join(missing)}. Run `autograder build` first.")
     _refuse_inside(course, folder)
-    kept = (course.kit, course.root)
-    output_folder.usable(folder, command, protected=kept)
+    roots = (course.kit, course.root)
+    output_folder.usable(folder, command, protected=roots)
     other_way = "Or name a folder elsewhere: `--to FOLDER`."
     with (
         storage.making(folder.resolve().parent, otherwise=other_way),
-        output_folder.made_anew(folder, command, protected=kept) as fresh,
+        output_folder.made_anew(folder, command, protected=roots) as fresh,
     ):
         _fill(course, fresh, names)
         for name, text in also.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _write(fresh / name, text)
-        found = leaks(course, fresh)
-        if found:
-            raise BuildError("Hidden lines would be in the students' tree: " + "; ".join(found[:5]))
+        lines = leaks(course, fresh)
+        if lines:
+            raise BuildError("Hidden lines would be in the students' tree: " + "; ".join(lines[:5]))
     return folder
 
 
@@ -142,8 +142,8 @@ def _fill(course: Course, folder: Path, names: Sequence[str]) -> None:
             shutil.copytree(course.kit / name, folder / name, symlinks=True, ignore=IGNORED)
     students.clear_folder(folder / "lectures")
     for name in names:  # a course outside the kit has releases of its own
-        place = folder / "assignments" / name
-        shutil.copytree(course.release(name), place, symlinks=True, ignore=IGNORED)
+        target = folder / "assignments" / name
+        shutil.copytree(course.release(name), target, symlinks=True, ignore=IGNORED)
     for name in FILES:
         if (course.kit / name).is_file():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -162,14 +162,14 @@ def _fill(course: Course, folder: Path, names: Sequence[str]) -> None:
 
 def about_assistants(course: Course) -> str:
     """Which AGENTS.md students get, and where it is changed; a sentence or two."""
-    own = course.root / AGENTS
-    if own.is_file():
-        return f"What AI assistants may do: {own}"
+    path = course.root / AGENTS
+    if path.is_file():
+        return f"What AI assistants may do: {path}"
     rule = settings.assistants(course)
     chosen = f'"{rule}", by {course.settings}' if rule else f'"{RULE}", since nobody has chosen'
     return (
         f"What AI assistants may do: {chosen}. `assistants` in course.toml chooses another rule; "
-        f"a file {own} takes the place of the kit's."
+        f"a file {path} takes the place of the kit's."
     )
 
 
@@ -204,7 +204,7 @@ def pack(folder: Path) -> Path:
     """
     path = zip_beside(folder)
     packed = io.BytesIO()
-    files = [Path(place, name) for place, _, n in os.walk(folder, followlinks=True) for name in n]
+    files = [Path(parent, name) for parent, _, n in os.walk(folder, followlinks=True) for name in n]
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(files):
             if file.name == output_folder.MARKER:
@@ -219,7 +219,7 @@ def pack(folder: Path) -> Path:
 
 def _seal(archive: zipfile.ZipFile) -> bytes:
     """What we write into a zip, so that we know it again if nobody changes it."""
-    content = [(each.filename, each.CRC) for each in archive.infolist()]
+    content = [(info.filename, info.CRC) for info in archive.infolist()]
     return f"{COMMAND} {hashlib.sha256(repr(content).encode()).hexdigest()}".encode()
 
 
@@ -234,7 +234,7 @@ def _is_packed(path: Path) -> bool:
 def leaks(course: Course, folder: Path) -> list[str]:
     """Where solution lines or hidden-suite lines stand in `folder`: "file: the lines"."""
     hidden = {run: origin for origin, run in _hidden_runs(course)}
-    found = []
+    faults = []
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or path.is_symlink():
             continue
@@ -242,8 +242,8 @@ def leaks(course: Course, folder: Path) -> list[str]:
         for run in _runs(lines):
             if run in hidden:
                 name = path.relative_to(folder).as_posix()
-                found.append(f"{name}: {' / '.join(run)!r} of {hidden[run]}")
-    return found
+                faults.append(f"{name}: {' / '.join(run)!r} of {hidden[run]}")
+    return faults
 
 
 def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -264,31 +264,31 @@ def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:
     """Lines that students may have: the toolkit's, stubs, what is given beside each notebook."""
-    given = list((course.kit / "ringside").rglob("*.py"))
+    paths = list((course.kit / "ringside").rglob("*.py"))
     for name in plans.known(course):
         plan = plans.load(name, course)
         names = filter(None, (*plan.supplied, plan.public_tests))
-        given += [course.solution(name) / each for each in names]
+        paths += [course.solution(name) / file_name for file_name in names]
         for module in plan.modules:  # an oracle may have a stub's signature
             for part in _REGION.split(_read(course.solution(name) / module.filename)):
                 yield from _runs(_code(part.splitlines()))
-    for path in given:
+    for path in paths:
         yield from _runs(_code(_read(path).splitlines()))
 
 
 def solution_regions(text: str) -> list[list[str]]:
     """The lines between the markers, a list for each region."""
-    found: list[list[str]] = []
+    regions: list[list[str]] = []
     inside = False
     for line in text.splitlines():
         if "### BEGIN SOLUTION" in line:
             inside = True
-            found.append([])
+            regions.append([])
         elif "### END SOLUTION" in line:
             inside = False
         elif inside:
-            found[-1].append(line)
-    return found
+            regions[-1].append(line)
+    return regions
 
 
 def _code(lines: Iterable[str]) -> list[str]:

@@ -34,9 +34,9 @@ def check(plan: Assignment, course: Course) -> None:
     Raises:
         AssignmentError: each place is named, and the cure.
     """
-    if found := faults(plan, course):
+    if sentences := faults(plan, course):
         raise AssignmentError(
-            f"{plan.name} doesn't fit together:\n  " + "\n  ".join(found) + "\n"
+            f"{plan.name} doesn't fit together:\n  " + "\n  ".join(sentences) + "\n"
             "`autograder remove ASSIGNMENT MODULE` takes a module out of all places at once; put a "
             "[[module]] that you deleted back before."
         )
@@ -51,18 +51,18 @@ def faults(plan: Assignment, course: Course) -> list[str]:
     solution = course.solution(plan.name)
     if not course.hidden(plan.name).is_dir():
         return []
-    found = [
-        f"{place} is about {module!r}, and {plan.name} has no such module."
-        for place, module in _strangers(plan, solution)
+    sentences = [
+        f"{where} is about {module!r}, and {plan.name} has no such module."
+        for where, module in _strangers(plan, solution)
     ]
-    tests = () if found else collected.of_assignment(plan, course)
+    tests = () if sentences else collected.of_assignment(plan, course)
     names = {module.name for module in plan.modules}
-    found += [
+    sentences += [
         f"{test.file}: {test.name} is about {test.module!r}, and {plan.name} has no such module."
         for test in tests
         if test.module and test.module not in names  # a test without points may name none
     ]
-    return found or list(_wrong_sums(plan, tests))
+    return sentences or list(_wrong_sums(plan, tests))
 
 
 def _strangers(plan: Assignment, solution: Path) -> Iterator[tuple[str, str]]:
@@ -93,9 +93,9 @@ def _texts(plan: Assignment, solution: Path) -> list[Path]:
     """
     names = [name for name in plan.supplied if name == "examples.py"]
     names += [plan.public_tests] if plan.public_tests else []
-    given = (solution / name for name in names)
+    paths = (solution / name for name in names)
     hidden = sorted((solution / "hidden").rglob("*.py"))
-    return [*(path for path in given if path.is_file()), *hidden]
+    return [*(path for path in paths if path.is_file()), *hidden]
 
 
 def targets(text: str) -> Iterator[tuple[int, str]]:
@@ -105,10 +105,10 @@ def targets(text: str) -> Iterator[tuple[int, str]]:
     """
     tree = ast.parse(text)
     alone = {
-        id(each)
+        id(expr)
         for node in tree.body
         if isinstance(node, ast.Assign)
-        for each in [node.value, *_unpacked(node)]
+        for expr in [node.value, *_unpacked(node)]
     }
     for node in ast.walk(tree):
         if id(node) in alone:

@@ -101,8 +101,8 @@ def arguments(
     options += ["--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]
     # Last: a kit below /tmp would be hidden by what is laid over /tmp after it.
     # Libraries ask for the kind of processor there.
-    known = {} if proc else {"/proc/cpuinfo": Path("/proc/cpuinfo")}
-    options += _mounts({**_system_binds(), **known, **binds})
+    cpu_binds = {} if proc else {"/proc/cpuinfo": Path("/proc/cpuinfo")}
+    options += _mounts({**_system_binds(), **cpu_binds, **binds})
     return [*options, "--remount-ro", "/", "--chdir", "/tmp"]
 
 
@@ -172,18 +172,18 @@ def _covered(path: Path, binds: Iterable[str]) -> bool:
 def _mounts(binds: Mapping[str, Path | str]) -> list[str]:
     """Options for the binds, outer folders first, and for hiding our own packages below them."""
     options: list[str] = []
-    made: set[Path] = {Path("/"), Path("/dev"), *_PRIVATE}
+    folders: set[Path] = {Path("/"), Path("/dev"), *_PRIVATE}
     shelves: list[str] = []
     for inside in sorted(binds):
         for parent in reversed(Path(inside).parents):
-            if parent in made or _covered(parent, binds):
+            if parent in folders or _covered(parent, binds):
                 continue
             if parent.parent in _PRIVATE:  # who may write there could move or replace what it holds
                 options += ["--perms", "0755", "--tmpfs", str(parent)]
                 shelves += ["--remount-ro", str(parent)]
             else:  # bubblewrap would make parents that only root may enter
                 options += ["--perms", "0755", "--dir", str(parent)]
-            made.add(parent)
+            folders.add(parent)
         outside = binds[inside]
         link = isinstance(outside, str)
         options += ["--symlink" if link else "--ro-bind", str(outside), inside]
@@ -236,13 +236,13 @@ def start_bubblewrap(
     options_read = _pipe_holding(b"".join(option.encode() + b"\0" for option in options))
     info_read, info_write = os.pipe()
     ours = [options_read, info_write]
-    words = [*before, program(), "--args", str(options_read), "--info-fd", str(info_write)]
+    prefix = [*before, program(), "--args", str(options_read), "--info-fd", str(info_write)]
     if not nests:
         ours.append(_pipe_holding(outer_filter()))
-        words += ["--seccomp", str(ours[-1])]
-    words += ["--", *_GATE]
+        prefix += ["--seccomp", str(ours[-1])]
+    prefix += ["--", *_GATE]
     try:
-        popen = start([*words, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)
+        popen = start([*prefix, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)
     finally:
         for descriptor in ours:
             os.close(descriptor)

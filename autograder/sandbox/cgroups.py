@@ -65,8 +65,8 @@ class ControlGroup:
         Raises:
             OSError: it can't be made, or refuses a limit.
         """
-        own = ProcessId.of(os.getpid())
-        group = cls(base / f"{_PREFIX}{own.pid}-{own.started}-{next(_numbers)}")
+        process = ProcessId.of(os.getpid())
+        group = cls(base / f"{_PREFIX}{process.pid}-{process.started}-{next(_numbers)}")
         group.path.mkdir()
         try:
             for name, value in settings(limits).items():
@@ -94,11 +94,11 @@ class ControlGroup:
 
     def processes(self) -> list[int]:
         """Its processes, those of groups below it too; dead ones are in no group."""
-        found: set[int] = set()
+        pids: set[int] = set()
         for file in (self.path / "cgroup.procs", *self.path.glob("**/cgroup.procs")):
             with contextlib.suppress(OSError):
-                found |= {int(word) for word in file.read_text().split()}
-        return sorted(found)
+                pids |= {int(word) for word in file.read_text().split()}
+        return sorted(pids)
 
     def populated(self) -> bool:
         """Whether any process is in it or below."""
@@ -230,8 +230,8 @@ def delegated() -> Path:
     Raises:
         OSError: none was; the message says what to do.
     """
-    own = own_group()
-    base = own.parent if own.name == _LEAF else own
+    group = own_group()
+    base = group.parent if group.name == _LEAF else group
     if not os.access(base / "cgroup.procs", os.W_OK) or not os.access(base, os.W_OK):
         raise OSError(f"{base} was not delegated to this account; start the grader by `{_HOW}`")
     if _is_root(base) or base == _mount()[0] or _says_delegated(base):
@@ -247,10 +247,10 @@ def own_group() -> Path:
     Raises:
         OSError: there are no control groups of version 2 here.
     """
-    mount, shown = _mount()
+    mount, root = _mount()
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         if line.startswith("0::/"):
-            path = os.path.relpath(line[3:], shown)
+            path = os.path.relpath(line[3:], root)
             if path.startswith(".."):
                 raise OSError(f"this process's group {line[3:]} lies outside of {mount}")
             return mount / path if path != "." else mount
@@ -262,8 +262,8 @@ def _mount() -> tuple[Path, str]:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         fields, _, rest = line.partition(" - ")
         if rest.split()[0] == "cgroup2":
-            words = fields.split()
-            return Path(words[4].encode().decode("unicode_escape")), words[3]
+            columns = fields.split()
+            return Path(columns[4].encode().decode("unicode_escape")), columns[3]
     raise OSError("control groups of version 2 are not mounted here")
 
 
@@ -329,7 +329,7 @@ def _table(path: Path) -> dict[str, int]:
         lines = path.read_text().splitlines()
     except OSError:
         return {}
-    return {words[0]: int(words[1]) for line in lines if len(words := line.split()) == 2}
+    return {pair[0]: int(pair[1]) for line in lines if len(pair := line.split()) == 2}
 
 
 def _number(path: Path) -> int | None:

@@ -87,9 +87,9 @@ class Process:
 
     def survivors(self) -> list[int]:
         """Processes of this sandbox that still run; empty after ``kill``."""
-        known = self.watchdog.seen | self._members() | set(descendants(self._root))
+        candidates = self.watchdog.seen | self._members() | set(descendants(self._root))
         grouped = self._group.processes() if self._group is not None else []
-        return sorted({*grouped, *(process.pid for process in known if process.alive())})
+        return sorted({*grouped, *(process.pid for process in candidates if process.alive())})
 
     def usage(self) -> Usage | None:
         """What all its processes have used; None where there is no control group."""
@@ -97,9 +97,9 @@ class Process:
 
     def reading(self) -> Reading:
         """CPU time of all its processes, ended ones too, and whether one of them is awake."""
-        told = processes.of_tree(self.pid)
+        reading = processes.of_tree(self.pid)
         usage = self.usage()
-        return told if usage is None else Reading(usage.cpu_s, told.awake)
+        return reading if usage is None else Reading(usage.cpu_s, reading.awake)
 
     def lower_priority(self) -> None:
         """Let others' processes go first, where no control group gives each its part."""

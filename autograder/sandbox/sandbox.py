@@ -199,8 +199,10 @@ class Sandbox:
 
     def reading(self) -> Reading:
         """What all that was started here has used, and whether anything is awake."""
-        told = [process.reading() for process in self._processes]
-        return Reading(sum(each.cpu_s for each in told), any(each.awake for each in told))
+        readings = [process.reading() for process in self._processes]
+        return Reading(
+            sum(reading.cpu_s for reading in readings), any(reading.awake for reading in readings)
+        )
 
     def lower_priority(self) -> None:
         """Let other submissions go first."""
@@ -251,14 +253,14 @@ class Sandbox:
         group = None if self._nests else self._group()
         try:
             enter = group.enter() if group else []
-            popen, namespace, said = start_bubblewrap(
+            popen, namespace, output = start_bubblewrap(
                 options, [*limits, *argv], pass_fds, before=enter, nests=self._nests
             )
         except BaseException:
             if group:
                 group.close()
             raise
-        return Process(popen, self.limits, namespace, said, group)
+        return Process(popen, self.limits, namespace, output, group)
 
     def _group(self) -> cgroups.ControlGroup | None:
         """A control group for one process and what it starts, in the tier that has them."""
@@ -369,8 +371,8 @@ def _no_other_user() -> str | None:
             process.kill()
             output = process.output().strip()
             if not output.startswith("as ") or output == "as 0":
-                told = output.splitlines()[-1] if output else f"exit status {process.returncode}"
-                return f"root can't become another user here: {told}"
+                reason = output.splitlines()[-1] if output else f"exit status {process.returncode}"
+                return f"root can't become another user here: {reason}"
             if sandbox.survivors():
                 return "root can't kill another user's process here (CAP_KILL is missing)"
     return None

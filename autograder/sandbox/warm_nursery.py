@@ -44,8 +44,8 @@ def main(fd: int, imports: str) -> None:
     enter = runpy.run_path(str(here / "room.py"))["enter"]
     outer_filter = (here / "filter").read_bytes()
     # Before any import may have written there: the interpreter, where it lies below one.
-    shown = [f"{place}/{name}" for place in ("/tmp", "/dev/shm") for name in os.listdir(place)]
-    _try(enter, outer_filter, shown)
+    paths = [f"{folder}/{name}" for folder in ("/tmp", "/dev/shm") for name in os.listdir(folder)]
+    _try(enter, outer_filter, paths)
     sys.path.insert(0, "/kit")
     exec(imports, {})
     sys.path.remove("/kit")
@@ -66,7 +66,7 @@ def main(fd: int, imports: str) -> None:
     control.close()
     request = json.loads(text)
     _close_all_but(fds)
-    enter({**request["room"], "shown": shown}, outer_filter, socket.socket(fileno=fds[0]))
+    enter({**request["room"], "shown": paths}, outer_filter, socket.socket(fileno=fds[0]))
     _place(fds[1:], request["numbers"])
     os.environ.clear()
     os.environ.update(request["env"])

@@ -178,9 +178,9 @@ def _be_init(program: int, life: socket.socket) -> None:
     null = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
-    kept = life.fileno()
-    os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    life_fd = life.fileno()
+    os.closerange(3, life_fd)
+    os.closerange(life_fd + 1, os.sysconf("SC_OPEN_MAX"))
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -196,14 +196,14 @@ def _be_init(program: int, life: socket.socket) -> None:
                 life.send(bytes([status if status >= 0 else 128 - status]))
                 os._exit(0)
         for number, _ in events.poll():
-            if number == kept:
+            if number == life_fd:
                 os._exit(1)
             os.read(read, 4096)
 
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    words = (word.encode() or None for word in (source, target, kind))
-    result = _libc.mount(*words, ctypes.c_ulong(flags), data.encode() or None)
+    strings = (word.encode() or None for word in (source, target, kind))
+    result = _libc.mount(*strings, ctypes.c_ulong(flags), data.encode() or None)
     _check(result, f"mount {kind or source} on {target}")
 
 

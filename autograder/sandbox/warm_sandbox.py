@@ -77,8 +77,8 @@ class WarmNursery:
         """The nursery's exit status, None while it is there; asked once by who has started it."""
         if not select.select([self.hold], [], [], 0)[0]:
             return None
-        told = self.hold.recv(1)
-        return told[0] if told else 1
+        answer = self.hold.recv(1)
+        return answer[0] if answer else 1
 
 
 class NurseryError(RuntimeError):
@@ -186,13 +186,13 @@ def _keep(kind: str, folder: Path, control: socket.socket, held: socket.socket) 
         scratch.fresh("empty-") as empty,
         Sandbox(empty, extra=extra, binds={str(_INSIDE): folder}, nests=True) as sandbox,
     ):
-        words = [
+        command = [
             sandbox.python,
             "-I",
             str(sandbox.job_path / "warm_nursery.py"),
             str(control.fileno()),
         ]
-        process = sandbox.popen([*words, _IMPORTS[kind]], pass_fds=(control.fileno(),))
+        process = sandbox.popen([*command, _IMPORTS[kind]], pass_fds=(control.fileno(),))
         process.watchdog.stop()  # each user watches over its own processes
         control.close()
         end = os.pidfd_open(process.pid)
@@ -308,9 +308,9 @@ class _Forked:
                 theirs.close()
                 os.close(write)
             self._life.settimeout(_ANSWER_S)
-            said, about, _, _ = self._life.recvmsg(512, socket.CMSG_SPACE(12))
-            if said[:1] != warm_room.THERE:
-                raise NurseryError(said[1:].decode("utf-8", "replace") or "the nursery has ended")
+            answer, about, _, _ = self._life.recvmsg(512, socket.CMSG_SPACE(12))
+            if answer[:1] != warm_room.THERE:
+                raise NurseryError(answer[1:].decode("utf-8", "replace") or "the nursery has ended")
             self.pid = array.array("i", about[0][2][:12])[0]
             self._end = os.pidfd_open(self.pid)
             weakref.finalize(self, os.close, self._end)
@@ -338,6 +338,6 @@ class _Forked:
         if self.returncode is None and select.select([self._end], [], [], timeout)[0]:
             with self._ending:
                 if self.returncode is None:
-                    told = self._life.recv(1)
-                    self.returncode = told[0] if told else -signal.SIGKILL
+                    answer = self._life.recv(1)
+                    self.returncode = answer[0] if answer else -signal.SIGKILL
         return self.returncode

@@ -54,29 +54,29 @@ def descendants(root: ProcessId) -> list[ProcessId]:
     """This process and all below it, parents first; nothing once it is gone."""
     if not root.alive():
         return []
-    found: list[ProcessId] = []
+    processes: list[ProcessId] = []
     waiting = [root.pid]
     while waiting:
         current = waiting.pop()
         state = _state(current)
         if state is None:
             continue
-        found.append(ProcessId(current, state[2]))
+        processes.append(ProcessId(current, state[2]))
         waiting += children(current)
-    return found
+    return processes
 
 
 def members(namespace: int) -> set[ProcessId]:
     """Live processes of the PID namespace behind a descriptor, as far as this user may ask."""
-    wanted = f"pid:[{os.fstat(namespace).st_ino}]"
-    found = set()
+    link = f"pid:[{os.fstat(namespace).st_ino}]"
+    processes = set()
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/{name}/ns/pid") == wanted and (state := _state(int(name))):
-                found.add(ProcessId(int(name), state[2]))
-    return {process for process in found if process.alive()}
+            if os.readlink(f"/proc/{name}/ns/pid") == link and (state := _state(int(name))):
+                processes.add(ProcessId(int(name), state[2]))
+    return {process for process in processes if process.alive()}
 
 
 class Meter:
@@ -103,12 +103,12 @@ class Meter:
         now = time.monotonic()
         if not self._known.keys() <= resident.keys() and now > self._read_at + self.again_s:
             self._known = {}
-        known = len(self._known)
+        num_known = len(self._known)
         used = {process: self._bound(process, size) for process, size in resident.items()}
-        if known and sum(used.values()) > self.limit:
-            self._known, known = {}, 0
+        if num_known and sum(used.values()) > self.limit:
+            self._known, num_known = {}, 0
             used = {process: self._bound(process, size) for process, size in resident.items()}
-        if not known:
+        if not num_known:
             self._read_at = now
         return used
 
@@ -277,7 +277,7 @@ def _anonymous(pid: int) -> int:
     """Resident bytes that are no file's."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
-            words = file.read().split()
-        return (int(words[1]) - int(words[2])) * _PAGE_BYTES
+            pages = file.read().split()
+        return (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
     except (OSError, IndexError):
         return 0

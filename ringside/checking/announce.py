@@ -31,8 +31,8 @@ def announce(phase: str, array: Any, number: int | None = None) -> Any:
     if here is not None and not here.observed:
         return array
     if isinstance(array, np.ndarray):
-        told = factors.answered(here, phase, number, array)
-        return array if told is None else factors.scaled(array, told)
+        answer = factors.answered(here, phase, number, array)
+        return array if answer is None else factors.scaled(array, answer)
     if here is None:
         return array
     import torch
@@ -40,5 +40,5 @@ def announce(phase: str, array: Any, number: int | None = None) -> Any:
 
     with _disable_current_modes():  # scaling is no work of the rank's
         plain = array.detach().numpy()
-        told = factors.answered(here, phase, number, plain)
-        return array if told is None else torch.from_numpy(factors.scaled(plain, told))
+        answer = factors.answered(here, phase, number, plain)
+        return array if answer is None else torch.from_numpy(factors.scaled(plain, answer))

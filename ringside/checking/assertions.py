@@ -54,8 +54,8 @@ class Verdict(AssertionError):
         self.fraction = fraction
         self.detail = detail
         self.case: Case | None = None  # what it is about, with all that its line holds
-        shown = [sentence, *(f"  {line}" for line in (*detail.splitlines(), reproduce) if line)]
-        super().__init__("\n".join(shown))
+        lines = [sentence, *(f"  {line}" for line in (*detail.splitlines(), reproduce) if line)]
+        super().__init__("\n".join(lines))
 
 
 def verify(condition: bool, sentence: str, *, reproduce: str = "", detail: str = "") -> None:
@@ -105,21 +105,21 @@ class Case:
     @property
     def reproduce(self) -> str:
         """The line that runs this case."""
-        called, _, given = self.through.partition(" ")
+        called, _, arguments = self.through.partition(" ")
         module, _, function = (called or self.target).partition(":")
         ranks = self.ranks or f"--ranks {self.world_size}"
-        words: list[Any] = ["ringside run", f"{module}.py:{function}", ranks]
-        words += [self.where] if self.where else []
-        words += ["--"]
-        words += ["--target", self.target] if called else []
-        words += [given] if given else []
-        words += ["--n", self.n]
-        words += [] if self.dtype == "float64" else ["--dtype", self.dtype]
+        command: list[Any] = ["ringside run", f"{module}.py:{function}", ranks]
+        command += [self.where] if self.where else []
+        command += ["--"]
+        command += ["--target", self.target] if called else []
+        command += [arguments] if arguments else []
+        command += ["--n", self.n]
+        command += [] if self.dtype == "float64" else ["--dtype", self.dtype]
         seeds = self.drawn[-self.num_drawn :]
-        words += ["--drawn", ",".join(map(str, seeds))] if seeds else []
+        command += ["--drawn", ",".join(map(str, seeds))] if seeds else []
         for name, value in self.options.items():
-            words += [f"--{name.replace('_', '-')}", value]
-        return " ".join(str(word) for word in words)
+            command += [f"--{name.replace('_', '-')}", value]
+        return " ".join(str(word) for word in command)
 
     def __str__(self) -> str:
         if self.said:
@@ -170,8 +170,8 @@ class Case:
         spelled = machine.spelled()
         if named and spelled not in ("textbook", machine.name):
             spelled = f"name={machine.name},{spelled}"
-        words = [] if spelled == "textbook" else [f"--machine {shlex.quote(spelled)}"]
-        return dataclasses.replace(self, where=" ".join([*words, *options]))
+        flags = [] if spelled == "textbook" else [f"--machine {shlex.quote(spelled)}"]
+        return dataclasses.replace(self, where=" ".join([*flags, *options]))
 
     def called_by(self, supplied: str, num_drawn: int = 1) -> Case:
         """This case where a supplied function calls the target, such as ``callers:twice``.
@@ -183,13 +183,13 @@ class Case:
 
     def asking(self, *checks: str) -> Case:
         """This case with a check that its line makes, such as ``own`` or ``bytes=3:192``."""
-        words = [f"--check {shlex.quote(check)}" for check in checks]
-        return dataclasses.replace(self, where=" ".join([self.where, *words]).strip())
+        flags = [f"--check {shlex.quote(check)}" for check in checks]
+        return dataclasses.replace(self, where=" ".join([self.where, *flags]).strip())
 
     def among(self, members: Sequence[int], num_ranks: int) -> Case:
         """This case where ``comm`` is made of some ranks of a larger world, in that order."""
-        named = ",".join(map(str, members))
-        return dataclasses.replace(self, ranks=f"--ranks {num_ranks} --members {named}")
+        member_text = ",".join(map(str, members))
+        return dataclasses.replace(self, ranks=f"--ranks {num_ranks} --members {member_text}")
 
     def fail(self, sentence: str, detail: str = "") -> Verdict:
         """A verdict on this case."""
@@ -222,9 +222,9 @@ class Call(Case):
         return line.replace(f"--ranks {self.world_size}", real, 1)
 
     def __str__(self) -> str:
-        places = format_count(self.world_size, self.place)
+        ranks = format_count(self.world_size, self.place)
         observed = "" if self.factors is None else ", passes announced"
-        return f"{self.function} on {places}, {self.about}{observed}"
+        return f"{self.function} on {ranks}, {self.about}{observed}"
 
 
 def members_of_world(
@@ -295,7 +295,7 @@ def on_members(
     check = "part" if comm == "comm" else f"part={comm}"
     result = contrasted(run, there, case, words, check)
     assert_strangers_idle(result, members, case, comm)
-    most, here = (max(sent_as_ring(each)) for each in (result, run()))
+    most, here = (max(sent_as_ring(outcome)) for outcome in (result, run()))
     if most > 1.1 * here + 64:
         raise (
             case.seen_in(result)
@@ -327,11 +327,11 @@ def on_three_members(
 
 def with_waiting_sends(run: Callable[..., T], case: Case) -> T:
     """``contrasted`` for ``run(machine=...)`` where every send waits for its receive."""
-    words = (
+    phrase = (
         f"works only while messages stay below {EAGER_BYTES} bytes, "
         "where a send does not wait for its receive. Above:"
     )
-    return contrasted(run, {"machine": rendezvous()}, case, words, "short")
+    return contrasted(run, {"machine": rendezvous()}, case, phrase, "short")
 
 
 def assert_strangers_idle(
@@ -408,8 +408,8 @@ def notes(result: Result) -> list[str]:
 
 def noted(detail: str, results: Iterable[Result]) -> str:
     """A verdict's detail on values, with what the network noticed of the runs it is about."""
-    found = dict.fromkeys(note for result in results for note in notes(result))
-    new = [note for note in found if note not in detail]
+    remarks = dict.fromkeys(note for result in results for note in notes(result))
+    new = [note for note in remarks if note not in detail]
     return "\n".join(filter(None, [detail, *new[:2]]))
 
 
@@ -423,8 +423,8 @@ def assert_ran(result: Result, case: Case) -> None:
     if isinstance(error, RankError):
         where = f" at {error.where}" if error.frames else ""
         what = f"rank {error.rank} raised {one_line(error.type_name, 60)}{where}"
-        said = f": {one_line(error.message)}" if error.message else "."
-        raise case.fail(f"{one_line(what)}{said}", detail)
+        message = f": {one_line(error.message)}" if error.message else "."
+        raise case.fail(f"{one_line(what)}{message}", detail)
     if isinstance(error, DeadlockError):
         raise case.fail(one_line(error.headline), detail)
     if isinstance(error, DeadlineError):
@@ -455,11 +455,11 @@ def assert_array(
         raise case.fail(f"{what} has shape {value.shape}; it must be {expected.shape}.")
     wrong = differs(value, expected, scale, case.world_size)
     if wrong.any():
-        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-        at = ", ".join(str(index) for index in place)
+        position = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        at = ", ".join(str(index) for index in position)
         raise case.fail(
             f"{what} is wrong in {int(wrong.sum())} of {value.size} elements: "
-            f"element {at} is {value[place]!s}; it must be {expected[place]!s}."
+            f"element {at} is {value[position]!s}; it must be {expected[position]!s}."
             f"{resemblance(value, expected, wrong, case.world_size, parts, scale)}"
         )
 
@@ -545,10 +545,10 @@ def assert_values(
     """
     assert_ran(result, case)
     case = case.seen_in(result)
-    for rank, (value, wanted) in enumerate(zip(result.values, expected, strict=True)):
+    for rank, (value, truth) in enumerate(zip(result.values, expected, strict=True)):
         scale = None if scales is None else scales[rank]
         summands = () if parts is None else parts[rank]
-        assert_array(value, wanted, scale, case, f"rank {rank}'s result", summands)
+        assert_array(value, truth, scale, case, f"rank {rank}'s result", summands)
 
 
 def assert_sum(result: Result, vectors: Sequence[Array], case: Case) -> None:
@@ -596,14 +596,14 @@ def assert_moved(
         rank: of this one only.
     """
     for did, counted in (("sent", sent_as_ring(result)), ("received", received_as_ring(result))):
-        for each, nbytes in enumerate(counted):
-            if nbytes > allowed + 1e-6 and rank in (None, each):
-                check = f"moved={each}:{allowed:.0f}" + (f":{rule}" if rule else "")
+        for number, nbytes in enumerate(counted):
+            if nbytes > allowed + 1e-6 and rank in (None, number):
+                check = f"moved={number}:{allowed:.0f}" + (f":{rule}" if rule else "")
                 raise (
                     case.seen_in(result)
                     .asking(check)
                     .fail(
-                        f"rank {each} {did} {nbytes:.0f} bytes, collectives counted as a ring's; "
+                        f"rank {number} {did} {nbytes:.0f} bytes, collectives counted as a ring's; "
                         f"at most {allowed:.0f} are allowed{': ' + rule if rule else ''}."
                     )
                 )
@@ -659,10 +659,10 @@ def assert_own_messages(result: Result, case: Case) -> None:
     if used:
         raise seen.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
     allowed = case.world_size * (4 + 2 * math.ceil(math.log2(case.world_size)))
-    made = len(result.comm_calls)
-    if made > allowed:
+    count = len(result.comm_calls)
+    if count > allowed:
         raise seen.fail(
-            f"the ranks made {made} communicators; at most {allowed} {_are(allowed)} allowed in "
+            f"the ranks made {count} communicators; at most {allowed} {_are(allowed)} allowed in "
             "one call."
         )
     for rank in range(result.world_size):
@@ -691,8 +691,8 @@ def assert_requests_complete(
     """
     left_open = open_request(result, kinds)
     if left_open:
-        named = ",".join(Kind(kind).name for kind in kinds)
-        raise case.seen_in(result).asking(f"requests={named}").fail(left_open)
+        kind_names = ",".join(Kind(kind).name for kind in kinds)
+        raise case.seen_in(result).asking(f"requests={kind_names}").fail(left_open)
 
 
 def open_request(result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)) -> str:
@@ -748,7 +748,7 @@ def message_time_s(result: Result) -> float:
     """The makespan without the collectives that make communicators."""
     if not result.comm_calls or result.collectives:
         return result.makespan_s
-    ops = [_without_collectives(own) for own in result.trace.ops]
+    ops = [_without_collectives(rank_ops) for rank_ops in result.trace.ops]
     rest = dataclasses.replace(result.trace, ops=ops)
     return replay(rest, result.machine, latency_seed=result.seed).makespan_s
 
@@ -791,6 +791,6 @@ def assert_real_run(words: Sequence[str], folder: Path, what: str, timeout_s: fl
         return
     lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
     errors = (line for line in lines if "Error" in line or "Exception" in line)
-    said = one_line(next(errors, f"it ended with status {done.returncode}."))
-    places = [_shown(line) for line in lines if line.startswith("  rank ")]
-    raise Verdict(f"{what}: {said}", detail="\n".join(places))
+    message = one_line(next(errors, f"it ended with status {done.returncode}."))
+    rank_lines = [_shown(line) for line in lines if line.startswith("  rank ")]
+    raise Verdict(f"{what}: {message}", detail="\n".join(rank_lines))

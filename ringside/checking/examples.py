@@ -42,11 +42,11 @@ def beside(path: Path) -> ModuleType | None:
     Raises:
         TargetError: it can't be imported.
     """
-    place = path.parent / NAME
-    if not place.is_file():
+    module_path = path.parent / NAME
+    if not module_path.is_file():
         return None
-    folder, before = str(place.parent.resolve()), set(sys.modules)
-    spec = importlib.util.spec_from_file_location("examples", place)
+    folder, before = str(module_path.parent.resolve()), set(sys.modules)
+    spec = importlib.util.spec_from_file_location("examples", module_path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, folder)
@@ -57,7 +57,7 @@ def beside(path: Path) -> ModuleType | None:
             f"{NAME} needs {error.name}.py, which isn't here yet: write it first."
         ) from error
     except Exception as error:
-        raise TargetError(f"{place}: {type(error).__name__}: {error}") from error
+        raise TargetError(f"{module_path}: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(folder)
         for name in set(sys.modules) - before:

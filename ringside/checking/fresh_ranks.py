@@ -38,10 +38,10 @@ def run_again(item: pytest.Item, rng: np.random.Generator) -> None:
     Args:
         rng: the same numbers as at first, from their beginning.
     """
-    given = {name: item.funcargs[name] for name in arguments_of(item)}  # type: ignore[attr-defined]
-    if "rng" in given:
-        given["rng"] = rng
-    item.obj(**given)  # type: ignore[attr-defined]
+    fixtures = {name: item.funcargs[name] for name in arguments_of(item)}  # type: ignore[attr-defined]
+    if "rng" in fixtures:
+        fixtures["rng"] = rng
+    item.obj(**fixtures)  # type: ignore[attr-defined]
 
 
 class FreshRanks:

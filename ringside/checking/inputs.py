@@ -85,12 +85,12 @@ def parse_options(words: Sequence[str]) -> Options:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drawn", type=seeds, default=())
     try:
-        known, rest = parser.parse_known_args(list(words))
+        options, rest = parser.parse_known_args(list(words))
     except argparse.ArgumentError as error:
         raise TargetError(f"after `--`: {error}") from None
-    if known.n < 0:
-        raise TargetError(f"after `--`: --n ({known.n}) must be at least 0.")
-    return Options(known.n, known.dtype, known.seed, _pairs(rest), known.drawn)
+    if options.n < 0:
+        raise TargetError(f"after `--`: --n ({options.n}) must be at least 0.")
+    return Options(options.n, options.dtype, options.seed, _pairs(rest), options.drawn)
 
 
 def seeds(text: str) -> tuple[int, ...]:
@@ -144,9 +144,9 @@ def arguments_of_rank(
     path: Path, function: str, world_size: int, rank: int, options: Options
 ) -> tuple[Any, ...]:
     """Return what one rank gets after ``comm``, without building the others' inputs."""
-    own = _own_arguments(path, function, world_size, rank, options)
-    if own is not None:
-        return own
+    values = _own_arguments(path, function, world_size, rank, options)
+    if values is not None:
+        return values
     names = _given(path, function, options)
     return tuple(_value(name, path, function, world_size, rank, options) for name in names)
 
@@ -156,8 +156,8 @@ def depends(path: Path, function: str, name: str, options: Options) -> bool:
     tried: list[dict[str, Any]] = [{"n": 2, name: value} for value in _TRIED[name]]
     try:
         one, other = (
-            codec.encode(arguments_of_rank(path, function, 2, 0, replace(options, **each)))
-            for each in tried
+            codec.encode(arguments_of_rank(path, function, 2, 0, replace(options, **change)))
+            for change in tried
         )
     except (TargetError, CodecError):  # not made for such short ones
         return True
@@ -176,10 +176,10 @@ def _own_arguments(
     if module is None:
         return None
     try:
-        given = module.arguments(function, world_size, rank, options)
+        values = module.arguments(function, world_size, rank, options)
     except Exception as error:
         raise TargetError(f"{examples.NAME}: {type(error).__name__}: {error}") from error
-    if given is None:
+    if values is None:
         return None
     unknown = sorted(set(options.others) - set(module.OPTIONS))
     if unknown:
@@ -188,13 +188,13 @@ def _own_arguments(
             f"{', '.join(sorted(module.OPTIONS))}."
         )
     most = math.inf if _takes_more(path, function) else len(names)
-    if not sum(not default for _, default in names) <= len(given) <= most:
+    if not sum(not default for _, default in names) <= len(values) <= most:
         raise TargetError(
-            f"{path.name}: {_shown(path, function)} can't take the {len(given)} values that "
+            f"{path.name}: {_shown(path, function)} can't take the {len(values)} values that "
             f"{examples.NAME} gives it after its first parameter: leave the parameters of the "
             "assignment's functions as they are."
         )
-    return tuple(given)
+    return tuple(values)
 
 
 def _refuse_what_only_ranks_can_make(module: ModuleType, path: Path, function: str) -> None:
@@ -212,14 +212,14 @@ def _given(path: Path, function: str, options: Options) -> list[str]:
     names = parameters(path, function)
     unknown = sorted(set(options.others) - {name for name, _ in names})
     if unknown:
-        known = ", ".join(name for name, _ in names) or "none"
+        all_names = ", ".join(name for name, _ in names) or "none"
         raise TargetError(
-            f"{function} has no parameter {unknown[0]!r}; its parameters are: {known}."
+            f"{function} has no parameter {unknown[0]!r}; its parameters are: {all_names}."
         )
-    asked = {*options.others}
-    asked |= {name for name in _OWN if getattr(options, name) != getattr(Options, name)}
-    wanted = [index for index, (name, _) in enumerate(names) if name in asked]
-    last = max(wanted, default=-1)
+    option_names = {*options.others}
+    option_names |= {name for name in _OWN if getattr(options, name) != getattr(Options, name)}
+    indices = [index for index, (name, _) in enumerate(names) if name in option_names]
+    last = max(indices, default=-1)
     return [name for index, (name, default) in enumerate(names) if index <= last or not default]
 
 
@@ -366,13 +366,13 @@ def expected(
     ``path`` is the function's file: an ``examples.py`` beside it is asked first.
     """
     module = examples.beside(path) if path is not None else None
-    own = module.expected(function, world_size, rank, options) if module is not None else None
-    if own is not None:
-        return own
+    answer = module.expected(function, world_size, rank, options) if module is not None else None
+    if answer is not None:
+        return answer
     if function not in SUMS and function not in ("all_gather", "reduce_scatter"):
         return None
-    given = vectors(world_size, options)
-    whole = given[0] if function == "all_gather" else total(given)
+    rank_inputs = vectors(world_size, options)
+    whole = rank_inputs[0] if function == "all_gather" else total(rank_inputs)
     return np.array_split(whole, world_size)[rank] if function == "reduce_scatter" else whole
 
 
@@ -388,23 +388,23 @@ def parts(function: str, world_size: int, rank: int, options: Options) -> list[A
     """What each rank adds to a collective's result on this rank; nothing where it is no sum."""
     if function not in SUMS and function != "reduce_scatter":
         return []
-    given = vectors(world_size, options)
+    rank_inputs = vectors(world_size, options)
     if function != "reduce_scatter":
-        return given
-    return [np.array_split(each, world_size)[rank] for each in given]
+        return rank_inputs
+    return [np.array_split(array, world_size)[rank] for array in rank_inputs]
 
 
 def is_right(
     value: Any, function: str, world_size: int, rank: int, options: Options, path: Path | None
 ) -> bool | None:
     """Whether a rank's result is what ``expected`` gives; None where nothing is known."""
-    wanted = expected(function, world_size, rank, options, path)
-    if wanted is None:
+    truth = expected(function, world_size, rank, options, path)
+    if truth is None:
         return None
-    if not options.drawn or not isinstance(wanted, np.ndarray):
-        return matches(value, wanted)
+    if not options.drawn or not isinstance(truth, np.ndarray):
+        return matches(value, truth)
     of_rounding = scale(function, world_size, rank, options)
-    return _same_kind(value, wanted) and not differs(value, wanted, of_rounding, world_size).any()
+    return _same_kind(value, truth) and not differs(value, truth, of_rounding, world_size).any()
 
 
 def matches(value: Any, wanted: Any) -> bool:
@@ -442,6 +442,6 @@ def _same_kind(value: Any, wanted: Array) -> bool:
 def short(value: Any) -> str:
     """A value for a sentence."""
     if isinstance(value, np.ndarray):
-        shown = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
-        return f"{' '.join(shown.split())} ({value.dtype}, shape {value.shape})"
+        text = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
+        return f"{' '.join(text.split())} ({value.dtype}, shape {value.shape})"
     return cut(repr(value), 100)

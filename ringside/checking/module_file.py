@@ -88,10 +88,10 @@ def _write(path: Path, text: str, data: bytes) -> str:
                 f"was not. `ringside check {path.stem} --from-notebook` takes the cell."
             )
         _refuse(path)
-        kept = "" if ours else keep(path, "cell")
+        backup = "" if ours else keep(path, "cell")
         write_atomically(path, data)
         record.add(file, data)
-    return f"Wrote {file}." + (f" What was there is kept as {kept}." if kept else "")
+    return f"Wrote {file}." + (f" What was there is kept as {backup}." if backup else "")
 
 
 def _is_handed_out(path: Path, text: str, there: bytes) -> bool:

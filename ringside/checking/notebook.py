@@ -97,14 +97,14 @@ class Difference:
         name, book = self.cell.module, self.cell.notebook.name
         if self.file is None:
             return f"{name}: its cell in {book} was not run: there is no file"
-        told = f"{name}: the file and its cell in {book} differ"
+        text = f"{name}: the file and its cell in {book} differ"
         if self.cell.was_released_as(self.cell.source):
-            return f"{told}; the cell is still as released, the file is not"
+            return f"{text}; the cell is still as released, the file is not"
         if self.cell.was_released_as(self.file):
-            return f"{told}; the file is still as released, the cell is not"
+            return f"{text}; the file is still as released, the cell is not"
         newer = "file" if self.file_is_newer else "notebook"
         file_s, book_s = (time.strftime(_TIME, time.localtime(at_s)) for at_s in self.changed_s)
-        return f"{told}; the file was saved {file_s}, the notebook {book_s}: the {newer} is newer"
+        return f"{text}; the file was saved {file_s}, the notebook {book_s}: the {newer} is newer"
 
     @property
     def only_file_has_work(self) -> bool:
@@ -155,10 +155,10 @@ def _module_cells(path: Path, content: dict[str, Any]) -> Iterator[ModuleCell]:
         module = cell_text.module_of(cell.source) if cell.is_code else ""
         if not module:
             continue
-        wanted: set[str] = set()  # what the file beside it defines, if it was written before
+        definitions: set[str] = set()  # what the file beside it defines, if it was written before
         with contextlib.suppress(OSError, NotebookError):
-            wanted = cell_text.definitions(_text(path.parent / module))
-        count = cell_text.num_parts(cells, index, wanted)
+            definitions = cell_text.definitions(_text(path.parent / module))
+        count = cell_text.num_parts(cells, index, definitions)
         first, _, _ = cell.source.lstrip().partition("\n")
         parts = [part.source for part in cells[index : index + count]]
         whole = ModuleCell(path, index, module, "", first, _marks(content["cells"][index]), count)
@@ -196,7 +196,7 @@ def checksums(folder: Path, module: str) -> set[str]:
 
     They stay what they were whatever is written in a cell, saved or not.
     """
-    found = set()
+    digests = set()
     for path in sorted(folder.glob("*.ipynb")):
         try:
             cells = read(path)["cells"]
@@ -204,17 +204,17 @@ def checksums(folder: Path, module: str) -> set[str]:
             continue
         for marks in (_marks(cell) for cell in cells if isinstance(cell, dict)):
             if f"{marks.get('grade_id')}.py" == module and isinstance(marks.get("checksum"), str):
-                found.add(marks["checksum"])
-    return found
+                digests.add(marks["checksum"])
+    return digests
 
 
 def notebooks(folder: Path) -> list[Path]:
     """The folder's notebooks that hold modules."""
-    found = []
+    paths = []
     for path in sorted(folder.glob("*.ipynb")):
         if module_cells(path):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def differences(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
@@ -226,12 +226,12 @@ def differences(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
         folder: holds notebooks and modules.
         modules: names without ``.py``; empty: all.
     """
-    return [each for each in _compare(folder, modules) if not each.only_file_has_work]
+    return [diff for diff in _compare(folder, modules) if not diff.only_file_has_work]
 
 
 def giving_way(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
     """Cells that are as released, beside files that are not: the files count."""
-    return [each for each in _compare(folder, modules) if each.only_file_has_work]
+    return [diff for diff in _compare(folder, modules) if diff.only_file_has_work]
 
 
 def _compare(folder: Path, modules: Sequence[str]) -> Iterator[Difference]:
@@ -249,8 +249,8 @@ def _compare(folder: Path, modules: Sequence[str]) -> Iterator[Difference]:
 def split(folder: Path, modules: Sequence[str] = ()) -> list[ModuleCell]:
     """Cells that were split."""
     cells = [cell for notebook in notebooks(folder) for cell in module_cells(notebook)]
-    wanted = [cell for cell in cells if not modules or Path(cell.module).stem in modules]
-    return [cell for cell in wanted if cell.num_parts > 1]
+    candidates = [cell for cell in cells if not modules or Path(cell.module).stem in modules]
+    return [cell for cell in candidates if cell.num_parts > 1]
 
 
 def split_sentence(cell: ModuleCell) -> str:
@@ -307,13 +307,13 @@ def write_files(found: Sequence[Difference]) -> list[str]:
         if path.resolve().parent != cell.notebook.parent.resolve():
             raise NotebookError(f"{cell.module}: a cell may only write into the notebook's folder.")
         with cell_records.record(path.parent) as record:
-            kept = ""
+            remark = ""
             if path.is_file() and not record.has(cell.module, path.read_bytes()):
-                kept = f"; what it was is kept as {keep(path, 'sync')}"
+                remark = f"; what it was is kept as {keep(path, 'sync')}"
             data = (cell.source.rstrip("\n") + "\n").encode()
             write_atomically(path, data)
             record.add(cell.module, data)
-        done.append(f"wrote {cell.module} from {cell.notebook.name}{kept}")
+        done.append(f"wrote {cell.module} from {cell.notebook.name}{remark}")
     return done
 
 
@@ -329,9 +329,9 @@ def write_cells(found: Sequence[Difference]) -> list[str]:
         if not changed:
             continue
         data = with_texts(notebook, changed)
-        kept = f"; what it was is kept as {keep(notebook, 'sync')}"
+        remark = f"; what it was is kept as {keep(notebook, 'sync')}"
         for cell in changed:
-            done.append(f"wrote the cell of {cell.module} in {notebook.name}{kept}")
+            done.append(f"wrote the cell of {cell.module} in {notebook.name}{remark}")
         write_atomically(notebook, data)
     return done
 
@@ -354,7 +354,7 @@ def handed_in(folder: Path) -> dict[ModuleCell, str]:
 
     It is the file's where the cell is as released, and where the cell was split.
     """
-    texts = {each.cell: each.file or "" for each in giving_way(folder)}
+    texts = {diff.cell: diff.file or "" for diff in giving_way(folder)}
     for cell in split(folder):
         agrees = cell.path.is_file() and cell.agrees_with(text := _text(cell.path))
         texts.setdefault(cell, text if agrees else cell.source)

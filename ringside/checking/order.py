@@ -18,14 +18,14 @@ def announced(ops: Sequence[Op]) -> list[tuple[int, str, int]]:
     Each stands once, where it was announced first: from there on its factors were known.
     """
     seen: set[tuple[str, int]] = set()
-    found = []
-    for place, op in enumerate(ops):
+    passes = []
+    for index, op in enumerate(ops):
         if op.kind == Kind.PASS:
             phase, number, _ = op.detail
             if (phase, number) not in seen:
                 seen.add((phase, number))
-                found.append((place, str(phase), int(number)))
-    return found
+                passes.append((index, str(phase), int(number)))
+    return passes
 
 
 def assert_declared_at_once(result: Result, case: Case, phases_like: str = "") -> None:
@@ -39,17 +39,17 @@ def assert_declared_at_once(result: Result, case: Case, phases_like: str = "") -
             operators is counted by itself.
     """
     for rank, ops in enumerate(result.trace.ops):
-        begun = [each for each in announced(ops) if each[1].startswith(phases_like)]
+        begun = [entry for entry in announced(ops) if entry[1].startswith(phases_like)]
         phases = {phase for _, phase, _ in begun}
-        for place, phase, number in begun:
-            if place + 1 >= len(ops) or _declared(ops[place + 1]) != phase:
+        for index, phase, number in begun:
+            if index + 1 >= len(ops) or _declared(ops[index + 1]) != phase:
                 raise case.seen_in(result).fail(
                     f"rank {rank} announced the pass {one_line(phase, 60)!r} (number {number}) and "
                     "did not declare its work there: call the supplied layer, which does both."
                 )
-        for place, op in enumerate(ops):
+        for index, op in enumerate(ops):
             phase = _declared(op)
-            before = ops[place - 1] if place else op
+            before = ops[index - 1] if index else op
             if phase in phases and (before.kind != Kind.PASS or before.detail[0] != phase):
                 raise case.seen_in(result).fail(
                     f"rank {rank} declared the work of {one_line(phase, 60)!r} elsewhere than "

@@ -110,8 +110,8 @@ def run(
         Interrupted: the reader stopped them.
     """
     find(folder)
-    wanted = [name.removesuffix(".py") for name in modules]
-    missing = [name for name in wanted if not (folder / f"{name}.py").is_file()]
+    names = [name.removesuffix(".py") for name in modules]
+    missing = [name for name in names if not (folder / f"{name}.py").is_file()]
     if missing:
         alike = difflib.get_close_matches(missing[0], [path.stem for path in folder.glob("*.py")])
         meant = f" Did you mean {alike[0]}?" if alike else ""
@@ -119,7 +119,7 @@ def run(
             f"there is no {missing[0]}.py here: run its %%module cell, or write the file.{meant}"
         )
     started = time.monotonic()
-    record = _record(folder, wanted, test, timeout_s)
+    record = _record(folder, names, test, timeout_s)
     reports: list[ModuleReport] = []
     not_written: list[str] = []
     for name in dict.fromkeys(test["module"] for test in record["tests"]):
@@ -128,13 +128,13 @@ def run(
             not_written.append(name)
             continue
         reports.append(ModuleReport(name, tests, _leave_timeline(folder, name, record)))
-    if test and not record["tests"] and not wanted:
+    if test and not record["tests"] and not names:
         raise CheckError(f"{TESTS} has no test {test}.")
     if not test:
         saved_progress.add_points(
-            folder, {each.name: (each.earned, each.points) for each in reports}
+            folder, {module.name: (module.earned, module.points) for module in reports}
         )
-    unknown = [name for name in wanted if name not in {report.name for report in reports}]
+    unknown = [name for name in names if name not in {report.name for report in reports}]
     if unknown and test:
         raise CheckError(f"{TESTS} has no test {test} of {unknown[0]}.")
     if unknown:
@@ -158,11 +158,11 @@ def find(folder: Path) -> Path:
 def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="ringside-check-") as scratch:
         path = Path(scratch) / "record.json"
-        words = ["-p", "ringside.checking.pytest_plugin", "-q"]
+        argv = ["-p", "ringside.checking.pytest_plugin", "-q"]
         # An empty configuration: nothing that lies above the folder matters.
-        words += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
-        words += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}"]
-        words += [f"--ringside-test={test}", f"--ringside-timeout={timeout_s!r}", TESTS]
+        argv += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
+        argv += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}"]
+        argv += [f"--ringside-test={test}", f"--ringside-timeout={timeout_s!r}", TESTS]
         environment = {
             **os.environ,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -172,11 +172,11 @@ def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -
             ),
         }
         environment.pop("PYTEST_ADDOPTS", None)
-        said = Path(scratch) / "output"
-        with said.open("wb") as output:
-            status = follow(words, folder, environment, output, test_s=max(300.0, 15 * timeout_s))
+        log = Path(scratch) / "output"
+        with log.open("wb") as output:
+            status = follow(argv, folder, environment, output, test_s=max(300.0, 15 * timeout_s))
         if not path.is_file() or status not in (0, 1, _NO_TESTS):
-            printed = said.read_text(encoding="utf-8", errors="replace").splitlines()
+            printed = log.read_text(encoding="utf-8", errors="replace").splitlines()
             missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)
             if missing == "torch":
                 need_torch(TESTS)
@@ -281,7 +281,7 @@ def _the_same(others: Sequence[dict[str, Any]]) -> str:
 
 def _the_held(held: Sequence[dict[str, Any]]) -> str:
     """That tests are right, and wait for the one that fails."""
-    earned, points = (sum(test[each] for test in held) for each in ("earned", "points"))
+    earned, points = (sum(test[key] for test in held) for key in ("earned", "points"))
     names = "; ".join(sentence(test["name"]) for test in held)
     are = "are right, and count" if len(held) > 1 else "is right, and counts"
     return (
@@ -293,8 +293,8 @@ def _the_held(held: Sequence[dict[str, Any]]) -> str:
 def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:
     """Why a test gave no full points; later failures of a module get one line, not a table each."""
     sentence, *detail = test["message"].splitlines() or [""]
-    shown = [line for line in detail if line.strip() not in sentence][:30] if whole else []
-    return [sentence, *shown, *([f"try: {test['reproduce']}"] if test["reproduce"] else [])]
+    lines = [line for line in detail if line.strip() not in sentence][:30] if whole else []
+    return [sentence, *lines, *([f"try: {test['reproduce']}"] if test["reproduce"] else [])]
 
 
 def check(*modules: str) -> None:
@@ -310,11 +310,11 @@ def check(*modules: str) -> None:
     # wrote there.
     failed = "NBGRADER_VALIDATING" in os.environ and not report.passed
     print(text(report), file=sys.stderr if failed else sys.stdout)
-    shown = next((module.timeline for module in report.modules if module.timeline), None)
-    if shown is not None:
+    timeline = next((module.timeline for module in report.modules if module.timeline), None)
+    if timeline is not None:
         from IPython.display import HTML, display
 
-        display(HTML(shown.read_text(encoding="utf-8")))  # type: ignore[no-untyped-call]
+        display(HTML(timeline.read_text(encoding="utf-8")))  # type: ignore[no-untyped-call]
 
 
 def _counts(report: Report) -> list[str]:

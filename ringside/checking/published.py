@@ -82,7 +82,7 @@ def load(name: str) -> tuple[Source, dict[str, Any]]:
     """Read ``cluster/validation/<name>.toml``: where it comes from, and its numbers."""
     path = cluster_folder() / "validation" / f"{name}.toml"
     table = tomllib.loads(path.read_text(encoding="utf-8"))
-    reasons = {item: told["reason"] for told in table.pop("misses", []) for item in told["items"]}
+    reasons = {item: miss["reason"] for miss in table.pop("misses", []) for item in miss["items"]}
     title, evidence = table.pop("title"), table.pop("evidence")
     note = table.pop("note", "").replace("\n", " ").strip()
     source = Source(title, table.pop("source", ""), evidence, reasons, note)

@@ -243,13 +243,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of other modules."""
-    wanted = {name for name in config.getoption("--ringside-modules").split(",") if name}
-    named = config.getoption("--ringside-test").removeprefix("test_")
+    modules = {name for name in config.getoption("--ringside-modules").split(",") if name}
+    test_name = config.getoption("--ringside-test").removeprefix("test_")
     left_out = [
         item
         for item in items
-        if (wanted and _marked(item).get("module") not in wanted)
-        or (named and _named(item.name) != named)
+        if (modules and _marked(item).get("module") not in modules)
+        or (test_name and _named(item.name) != test_name)
     ]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
@@ -287,10 +287,10 @@ def random_of(test: str) -> np.random.Generator:
 @pytest.fixture
 def mpiexec() -> str:
     """The real launcher of this machine; where there is none, the test is skipped."""
-    found = found_mpiexec()
-    if found is None:
+    path = found_mpiexec()
+    if path is None:
         pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
-    return found
+    return path
 
 
 @pytest.hookimpl(wrapper=True)

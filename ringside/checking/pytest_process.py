@@ -117,8 +117,8 @@ def follow(
         try:
             while lines.open:
                 progress.show(report.line)
-                for told in lines.wait(_TICK_S):
-                    report.take(told)
+                for message in lines.wait(_TICK_S):
+                    report.take(message)
                     progress.show(report.line)
                 if report.seconds > test_s:
                     what = report.name or "collecting the tests"
@@ -129,9 +129,9 @@ def follow(
             with contextlib.suppress(KeyboardInterrupt):  # the reader may be in a hurry
                 process.send_signal(signal.SIGINT)
                 until = time.monotonic() + _STOP_S
-                while lines.open and not report.stopped and (left := until - time.monotonic()) > 0:
-                    for told in lines.wait(left):
-                        report.take(told)
+                while lines.open and not report.stopped and (rest := until - time.monotonic()) > 0:
+                    for message in lines.wait(rest):
+                        report.take(message)
             raise Interrupted(report.still, doing) from None
         finally:
             progress.clear()
@@ -194,6 +194,6 @@ def sentence(name: str) -> str:
     >>> sentence("test_sum_on_four_ranks[ring:all_reduce]")
     'sum on four ranks (all_reduce)'
     """
-    words, _, case = name.removeprefix("test_").partition("[")
-    shown = words.replace("_", " ")
-    return f"{shown} ({case.rstrip(']').rpartition(':')[2]})" if case else shown
+    stem, _, case = name.removeprefix("test_").partition("[")
+    text = stem.replace("_", " ")
+    return f"{text} ({case.rstrip(']').rpartition(':')[2]})" if case else text

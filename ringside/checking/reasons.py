@@ -49,6 +49,6 @@ def by_reason(
     """The tests, each with the later ones of the same reason; None: it is alone with its own."""
     groups: dict[str | int, list[Test]] = {}
     for number, test in enumerate(tests):
-        told = reason_of(test)
-        groups.setdefault(number if told is None else told, []).append(test)
+        cause = reason_of(test)
+        groups.setdefault(number if cause is None else cause, []).append(test)
     return [(first, tuple(rest)) for first, *rest in groups.values()]

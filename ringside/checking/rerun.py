@@ -65,21 +65,21 @@ def judge(
     Raises:
         TargetError: a check that isn't known.
     """
-    own: Mapping[str, Check] = getattr(examples.beside(path), "CHECKS", {})
-    known = {**_CHECKS, **own}
-    named = [_named(check, known) for check in checks]
-    both = [each for each in named if each[0] in ("part", "short")]
-    observed = any(name == "factors" for name, _ in named)
+    extra_checks: Mapping[str, Check] = getattr(examples.beside(path), "CHECKS", {})
+    all_checks = {**_CHECKS, **extra_checks}
+    pairs = [_named(check, all_checks) for check in checks]
+    both = [pair for pair in pairs if pair[0] in ("part", "short")]
+    observed = any(name == "factors" for name, _ in pairs)
     last: list[Result] = []
 
     def checked(**there: Any) -> Result:
         result = run(**there, factors=Factors(_SEED) if observed else None)
         last.append(result)
         _values(result, case, path, function, options)
-        for name, value in named:
+        for name, value in pairs:
             if (name, value) not in both:
                 try:
-                    known[name](result, case, value)
+                    all_checks[name](result, case, value)
                 except (ValueError, IndexError) as error:
                     raise TargetError(f"--check {name}={value} can't be made: {error}.") from None
         return result
@@ -122,20 +122,20 @@ def _values(result: Result, case: Case, path: Path, function: str, options: inpu
     """Every rank returned what it must, where that is known."""
     checking.assert_ran(result, case)
     module, case = examples.beside(path), case.seen_in(result)
-    own = getattr(module, "check", None)
+    check = getattr(module, "check", None)
     for rank, value in enumerate(result.values):
-        if own is not None and own(case, function, rank, value, options):
+        if check is not None and check(case, function, rank, value, options):
             continue
         if value is None and inputs.takes_group(path, function):
             continue  # it overwrites its tensor
-        wanted = inputs.expected(function, case.world_size, rank, options, path)
-        if isinstance(wanted, np.ndarray):
+        truth = inputs.expected(function, case.world_size, rank, options, path)
+        if isinstance(truth, np.ndarray):
             scale = inputs.scale(function, case.world_size, rank, options)
             parts = inputs.parts(function, case.world_size, rank, options)
-            checking.assert_array(value, wanted, scale, case, f"rank {rank}'s result", parts)
-        elif wanted is not None and not inputs.matches(value, wanted):
+            checking.assert_array(value, truth, scale, case, f"rank {rank}'s result", parts)
+        elif truth is not None and not inputs.matches(value, truth):
             raise case.fail(
-                f"rank {rank} returned {inputs.short(value)}; it must be {inputs.short(wanted)}."
+                f"rank {rank} returned {inputs.short(value)}; it must be {inputs.short(truth)}."
             )
 
 

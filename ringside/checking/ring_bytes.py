@@ -52,7 +52,7 @@ def received_as_ring(result: Result) -> list[float]:
 
 
 def _with_collectives(result: Result, nbytes: list[int]) -> list[float]:
-    moved = [float(each) for each in nbytes]
+    moved = [float(size) for size in nbytes]
     for record in result.collectives:
         for rank in record.members:
             moved[rank] += bytes_of(record)

@@ -38,18 +38,18 @@ def verdict(
 
 def case(target: Target, world_size: int, options: inputs.Options) -> Case:
     """What a sentence about the run begins with; ``--target`` says what a caller calls."""
-    named, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
+    label, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
     for name in getattr(examples.beside(target.folder / target.file), "UNSAID", ()):
         others.pop(name, None)
     if "target" in others and target.function:
-        named = str(others.pop("target"))
+        label = str(others.pop("target"))
         for name, _ in inputs.parameters(target.folder / target.file, target.function):
             others.pop(name, None)
-    told = {
+    option_texts = {
         name: ",".join(map(str, value)) if isinstance(value, tuple) else value
         for name, value in others.items()
     }
-    return Case(named, world_size, options.n, options.dtype, told)
+    return Case(label, world_size, options.n, options.dtype, option_texts)
 
 
 def nothing_happened(result: Result) -> bool:
@@ -95,11 +95,11 @@ def text(
         lines += [f"[{rank}] {line}" for line in printed.splitlines()]
     if result.error is not None:
         lines += [f"{type(result.error).__name__}: {result.error}", ""]
-    given = _given(target.rpartition(":")[2], options, path)
+    details = _given(target.rpartition(":")[2], options, path)
     ranks = format_count(result.world_size, "rank")
     if result.members != tuple(range(result.world_size)):
         ranks = f"ranks {', '.join(map(str, result.members))} of {result.world_size}"
-    lines.append(f"{target} on {ranks} of machine {result.machine.name!r}{given}")
+    lines.append(f"{target} on {ranks} of machine {result.machine.name!r}{details}")
     if any(result.sent_messages()) or result.collectives:
         lines += _table(result)
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
@@ -130,11 +130,11 @@ def _given(function: str, options: inputs.Options | None, path: Path | None) -> 
     """The length and the dtype of the inputs, if the function's inputs have them."""
     if options is None:
         return ""
-    given = ""
-    for name, shown in (("n", f"n = {options.n}"), ("dtype", options.dtype)):
+    details = ""
+    for name, phrase in (("n", f"n = {options.n}"), ("dtype", options.dtype)):
         if path is None or inputs.depends(path, function, name, options):
-            given += f", {shown}"
-    return given
+            details += f", {phrase}"
+    return details
 
 
 def _table(result: Result) -> list[str]:
@@ -144,12 +144,12 @@ def _table(result: Result) -> list[str]:
         ("rank", "sent", "messages", "sent to it" if result.unreceived else "received",
          "compute", "communication", "idle")
     ]  # fmt: skip
-    shown = (
+    ranks = (
         range(result.world_size) if result.world_size <= 16 else (*range(8), result.world_size - 1)
     )
     sent, received = result.sent_bytes(), result.received_bytes()
     messages = result.sent_messages()
-    for rank in shown:
+    for rank in ranks:
         times = (timeline.busy_s[rank], timeline.communication_s[rank], timeline.idle_s[rank])
         rows.append(
             (
@@ -189,9 +189,9 @@ def _first_wrong(
     for rank, value in enumerate(result.values):
         world_size = len(result.values)
         if inputs.is_right(value, function, world_size, rank, options, path) is False:
-            wanted = inputs.expected(function, world_size, rank, options, path)
-            said = f". Rank {rank} returned {short(value)}; it must be {short(wanted)}."
-            return said + _resemblance(value, wanted, function, world_size, rank, options)
+            truth = inputs.expected(function, world_size, rank, options, path)
+            sentence = f". Rank {rank} returned {short(value)}; it must be {short(truth)}."
+            return sentence + _resemblance(value, truth, function, world_size, rank, options)
     return ""
 
 

@@ -46,7 +46,7 @@ def read(folder: Path) -> Standing:
     """What is known of the assignment in a folder."""
     try:
         content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        modules = {str(name): Points(**each) for name, each in content["modules"].items()}
+        modules = {str(name): Points(**entry) for name, entry in content["modules"].items()}
         return Standing(modules, str(content["handed_in"]), str(content["way"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Standing()
@@ -56,10 +56,10 @@ def add_points(folder: Path, earned: Mapping[str, tuple[float, float]]) -> None:
     """Keep what modules have earned, of how many points; the best of earlier checks stays."""
     before, now = read(folder), _now()
     modules = dict(before.modules)
-    for name, (own, of) in earned.items():
+    for name, (points, of) in earned.items():
         old = modules.get(name)
-        best = max(own, old.best) if old and old.points == of else own
-        modules[name] = Points(own, of, best, now)
+        best = max(points, old.best) if old and old.points == of else points
+        modules[name] = Points(points, of, best, now)
     _write(folder, replace(before, modules=modules))
 
 

@@ -41,7 +41,7 @@ class Shown:
         lines = [public_tests.text(self.report)] if self.report else []
         lines += self.told
         if self.others:
-            points = (f"{each.name} {each.earned:g}/{each.points:g}" for each in self.others)
+            points = (f"{entry.name} {entry.earned:g}/{entry.points:g}" for entry in self.others)
             lines.append(f"before: {', '.join(points)}")
         return "\n".join(lines)
 
@@ -65,9 +65,9 @@ def _changes(
         now = _stamps(folder)
         if now == stamps:
             continue
-        stamps, known = now, digests
+        stamps, before = now, digests
         digests = _digests(folder)
-        changed = [name for name in known | digests if known.get(name) != digests.get(name)]
+        changed = [name for name in before | digests if before.get(name) != digests.get(name)]
         if changed:
             yield frozenset(changed)
 
@@ -79,24 +79,24 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    found = {}
+    stamps = {}
     for path in _files(folder):
         try:
             status = path.stat()
         except FileNotFoundError:  # an editor that saves by renaming was faster
             continue
-        found[path.name] = (status.st_mtime_ns, status.st_size)
-    return found
+        stamps[path.name] = (status.st_mtime_ns, status.st_size)
+    return stamps
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    found = {}
+    digests = {}
     for path in _files(folder):
         try:
-            found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError:
             continue
-    return found
+    return digests
 
 
 @dataclass
@@ -113,7 +113,7 @@ class _Watch:
 
     def check(self, modules: Sequence[str]) -> Shown:
         """Check some modules (none: all that are watched); say what they earned."""
-        told: list[str] = []
+        errors: list[str] = []
         report = None
         # Before the tests run: what is saved meanwhile is checked again.
         now = {Path(name).stem: digest for name, digest in _digests(self.folder).items()
@@ -122,17 +122,17 @@ class _Watch:
         try:
             report = public_tests.run(self.folder, modules, self.test, timeout_s=self.timeout_s)
         except RingsideError as error:
-            told.append(str(error))
+            errors.append(str(error))
         for module in report.modules if report else ():
             self.last[module.name] = module
-        checked = tuple(each.name for each in report.modules) if report else tuple(modules)
-        others = tuple(each for name, each in self.last.items() if name not in checked)
-        return Shown(report, (*told, *self.differences()), others, checked)
+        checked = tuple(result.name for result in report.modules) if report else tuple(modules)
+        others = tuple(result for name, result in self.last.items() if name not in checked)
+        return Shown(report, (*errors, *self.differences()), others, checked)
 
     def told(self) -> Shown:
         """Only where notebook and files differ."""
         try:
-            lines = [f"{each}." for each in notebook.differences(self.folder, self.wanted)]
+            lines = [f"{diff}." for diff in notebook.differences(self.folder, self.wanted)]
         except RingsideError as error:
             lines = [str(error)]
         return Shown(None, tuple(lines), tuple(self.last.values()))
@@ -140,10 +140,10 @@ class _Watch:
     def differences(self) -> tuple[str, ...]:
         """A line about cells that differ from the files that were checked."""
         try:
-            found = notebook.differences(self.folder, self.wanted)
+            differences = notebook.differences(self.folder, self.wanted)
         except RingsideError as error:
             return (str(error),)
-        names = ", ".join(dict.fromkeys(each.cell.module for each in found))
+        names = ", ".join(dict.fromkeys(diff.cell.module for diff in differences))
         return (f"notice: the notebook's cells and the files differ: {names}.",) * bool(names)
 
     def take_cells(self) -> list[str]:
@@ -151,19 +151,19 @@ class _Watch:
 
         A file is kept before it is overwritten, unless a cell wrote it.
         """
-        found = notebook.differences(self.folder, self.wanted)
-        notebook.write_files(found)
-        return list(dict.fromkeys(Path(each.cell.module).stem for each in found))
+        differences = notebook.differences(self.folder, self.wanted)
+        notebook.write_files(differences)
+        return list(dict.fromkeys(Path(diff.cell.module).stem for diff in differences))
 
     def modules_of(self, changed: frozenset[str]) -> list[str] | None:
         """The modules to check after files changed; empty: all; None: nothing to check."""
-        known = {Path(cell.module).stem for book in notebook.notebooks(self.folder)
+        all_stems = {Path(cell.module).stem for book in notebook.notebooks(self.folder)
                  for cell in notebook.module_cells(book)} | self.last.keys()  # fmt: skip
         now = _digests(self.folder)
         names = sorted(name for name in changed if name.endswith(".py"))
         stems = [Path(name).stem for name in names
                  if now.get(name) != self.seen.get(Path(name).stem)]  # fmt: skip
-        if any(stem not in known for stem in stems):
+        if any(stem not in all_stems for stem in stems):
             return list(self.wanted)
         return [stem for stem in stems if not self.wanted or stem in self.wanted] or None
 

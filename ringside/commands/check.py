@@ -88,10 +88,10 @@ def _watch(asked: argparse.Namespace, modules: list[str], timeout_s: float) -> i
     live = sys.stdout.isatty()
     what = ", ".join(modules) or "all modules"
     try:
-        for shown in results:
+        for result in results:
             at = time.strftime("%H:%M:%S")
-            print(_CLEAR if live else f"-- {at} {' '.join(shown.checked)}\n", end="")
-            print(shown.text())
+            print(_CLEAR if live else f"-- {at} {' '.join(result.checked)}\n", end="")
+            print(result.text())
             print(f"{at}: watching {what}; Ctrl-C ends.", flush=True)
     except KeyboardInterrupt as stop:
         if isinstance(stop, Interrupted):  # ranks were at work: where, is worth telling

@@ -62,17 +62,17 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status."""
-    given = list(sys.argv[1:] if words is None else words)
-    cut = given.index("--") if "--" in given else len(given)
+    argv = list(sys.argv[1:] if words is None else words)
+    cut = argv.index("--") if "--" in argv else len(argv)
     parser = build_parser()
-    asked, unknown = parser.parse_known_args(given[:cut])
-    asked.parser = parser
-    asked.given, asked.words = given[:cut], given[cut + 1 :]
+    args, unknown = parser.parse_known_args(argv[:cut])
+    args.parser = parser
+    args.given, args.words = argv[:cut], argv[cut + 1 :]
     if unknown:
-        print(f"ringside {asked.command}: {_unknown(asked, unknown)}", file=sys.stderr)
+        print(f"ringside {args.command}: {_unknown(args, unknown)}", file=sys.stderr)
         return 2
     try:
-        status: int = _COMMANDS[asked.command].run(asked)
+        status: int = _COMMANDS[args.command].run(args)
         return status
     except RunError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -88,8 +88,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt as stop:
         start = "\n" if sys.stderr.isatty() else ""  # the terminal's own ^C stands there
-        said = stop if isinstance(stop, Interrupted) else "stopped."
-        print(f"{start}ringside: {said}", file=sys.stderr)
+        message = stop if isinstance(stop, Interrupted) else "stopped."
+        print(f"{start}ringside: {message}", file=sys.stderr)
         return 130
 
 
@@ -97,23 +97,23 @@ def _of_the_system(error: OSError) -> str:
     """What this machine refused, and the way round where a folder can't be written."""
     if error.filename is None or error.strerror is None:
         return str(error)
-    said = f"{os.fspath(error.filename)}: {error.strerror}."
+    message = f"{os.fspath(error.filename)}: {error.strerror}."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        said += " Is the folder not yours? Work in a copy of it (`cp -r`)."
-    return said
+        message += " Is the folder not yours? Work in a copy of it (`cp -r`)."
+    return message
 
 
 def _unknown(asked: argparse.Namespace, unknown: Sequence[str]) -> str:
     """What to do about options that the command doesn't have."""
-    words = " ".join(unknown)
-    if getattr(asked, "sweep", False) and words[:1].isdigit():
+    text = " ".join(unknown)
+    if getattr(asked, "sweep", False) and text[:1].isdigit():
         return (
-            f"--sweep takes no numbers ({words}): it runs on 1, 2, 4, ... ranks, up to --nodes "
+            f"--sweep takes no numbers ({text}): it runs on 1, 2, 4, ... ranks, up to --nodes "
             "times ranks_per_node (`--set ranks_per_node=8`)."
         )
     if asked.command in ("run", "launch") and asked.target:
         return (
-            f"it has no {words}. What the function or script is given stands after ` -- `: "
-            f"`ringside {asked.command} {asked.target} -- {words}`."
+            f"it has no {text}. What the function or script is given stands after ` -- `: "
+            f"`ringside {asked.command} {asked.target} -- {text}`."
         )
-    return f"it has no {words}; `ringside {asked.command} --help` lists what it has."
+    return f"it has no {text}; `ringside {asked.command} --help` lists what it has."

@@ -46,18 +46,18 @@ def sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
     """
     from ringside.checking import notebook
 
-    found = notebook.differences(asked.folder, modules)
+    diffs = notebook.differences(asked.folder, modules)
     if asked.from_files:
-        found += notebook.giving_way(asked.folder, modules)
-    for cell in notebook.split(asked.folder, modules) if found else ():
+        diffs += notebook.giving_way(asked.folder, modules)
+    for cell in notebook.split(asked.folder, modules) if diffs else ():
         say_to_stderr(f"notice: {notebook.split_sentence(cell)}")
-    if not found:
+    if not diffs:
         return True
     if not (asked.from_notebook or asked.from_files):
         command = shlex.join(["ringside", *asked.given])
-        print(notebook.refusal(found, command), file=sys.stderr)
+        print(notebook.refusal(diffs, command), file=sys.stderr)
         return False
-    done = notebook.write_files(found) if asked.from_notebook else notebook.write_cells(found)
+    done = notebook.write_files(diffs) if asked.from_notebook else notebook.write_cells(diffs)
     for line in done:
         print(line, file=sys.stderr)
     return True

@@ -52,8 +52,8 @@ def run(asked: argparse.Namespace) -> int:
     if asked.json:
         raise TargetError("a completion is for a shell: omit --json.")
     machines = sorted(path.stem for path in machine.machines_folder().glob("*.toml"))
-    known = {"site": sites.names(), "machine": machines, "base": machines}
-    print(script(asked.parser, asked.shell, known))
+    choices = {"site": sites.names(), "machine": machines, "base": machines}
+    print(script(asked.parser, asked.shell, choices))
     return 0
 
 
@@ -79,7 +79,7 @@ def script(parser: argparse.ArgumentParser, shell: str, known: Mapping[str, Sequ
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from _actions(each)
+            for subparser in action.choices.values():
+                yield from _actions(subparser)
         else:
             yield action

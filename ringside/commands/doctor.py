@@ -53,9 +53,9 @@ def _of_ranks(asked: argparse.Namespace) -> int:
     from ringside.jobs.real import facts as cluster_facts
 
     if cluster_facts.launched_rank() is None:
-        words = ["--json"] if asked.json else []
-        words += ["--site", asked.site] if asked.site else []
-        return cluster.start_ranks(asked.site, asked.ranks, words)
+        arguments = ["--json"] if asked.json else []
+        arguments += ["--site", asked.site] if asked.site else []
+        return cluster.start_ranks(asked.site, asked.ranks, arguments)
     findings = cluster.examine(asked.site, asked.ranks)
     if findings is None:
         return 0

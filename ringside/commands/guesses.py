@@ -29,11 +29,11 @@ def run(asked: argparse.Namespace) -> int:
     from ringside.course.predictions.progress import files_around, progress
     from ringside.files import write_output
 
-    found = progress(files_around(asked.folder))
+    report = progress(files_around(asked.folder))
     if asked.json:
-        print_json(found.as_json())
+        print_json(report.as_json())
     else:
-        print(found)
+        print(report)
     if asked.svg:
-        write_output(asked.svg, found.svg().encode())
+        write_output(asked.svg, report.svg().encode())
     return 0

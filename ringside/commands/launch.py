@@ -105,7 +105,7 @@ def run(asked: argparse.Namespace) -> int:
         return _jupyter(asked, site, settings)
     if asked.target is None:
         raise TargetError("what to launch is missing: `ringside launch ring.py:all_reduce`.")
-    lengths, dtype, words = launch.options_of(asked.words)
+    lengths, dtype, arguments = launch.options_of(asked.words)
     target = Target.parse(asked.target)
     script = target.function is None
     path = target.folder / target.file
@@ -114,7 +114,7 @@ def run(asked: argparse.Namespace) -> int:
             f"{target.file} only defines functions, so as a script it does nothing. Name one: "
             f"`ringside launch {target.file}:FUNCTION` (functions of comm: {', '.join(functions)})."
         )
-    fitted = fitting(path, target.function, words, dtype) if target.function else USUAL
+    fitted = fitting(path, target.function, arguments, dtype) if target.function else USUAL
     job = launch.Launch(
         target,
         site,
@@ -122,7 +122,7 @@ def run(asked: argparse.Namespace) -> int:
         asked.nodes,
         lengths or fitted,
         dtype,
-        asked.words if script else words,
+        asked.words if script else arguments,
         asked.out,
         asked.gpus_per_node,
         asked.sweep,

@@ -46,25 +46,25 @@ def run_cell(line: str, cell: str, folder: Path | None = None) -> Result | None:
     Returns None, with a word on usage, where the line can't be read.
     """
     try:
-        asked = _PARSER.parse_args(shlex.split(line))
+        args = _PARSER.parse_args(shlex.split(line))
     except ValueError as error:
         print(f"%%ranks: {error}")
         print("usage: %%ranks WORLD_SIZE [--machine NAME] [--seed N] [--timeout S] [--no-timeline]")
         return None
     folder = (folder or Path.cwd()).resolve()
-    with _script(folder, cell) as name, Session(folder, machine=asked.machine) as session:
-        result = session.call(name, asked.world_size, [], seed=asked.seed, timeout_s=asked.timeout)
+    with _script(folder, cell) as name, Session(folder, machine=args.machine) as session:
+        result = session.call(name, args.world_size, [], seed=args.seed, timeout_s=args.timeout)
     for rank, printed in enumerate(result.output):
         for text in printed.splitlines():
             print(f"[{rank}] {text}")
     if result.error is None and "kind" in result.notes:
         print(result.notes["kind"].replace(name, "cell"))
     if result.error is not None:
-        said = [f"{type(result.error).__name__}: {result.error}", *notes(result)]
-        print("\n".join(said).replace(name, "cell"))
+        lines = [f"{type(result.error).__name__}: {result.error}", *notes(result)]
+        print("\n".join(lines).replace(name, "cell"))
         if isinstance(result.error, RankError) and result.error.type_name == "NameError":
             print("Ranks are fresh processes: what the cell uses, it imports or defines itself.")
-    elif not asked.no_timeline and any(result.trace.ops):
+    elif not args.no_timeline and any(result.trace.ops):
         _show(result)
     return result
 

@@ -35,9 +35,9 @@ def run(asked: argparse.Namespace) -> int:
     from ringside.jobs.calibrate import predict as predicting
 
     with waiting(f"replaying {asked.run} on {asked.machine}"):
-        found = predicting.predict(asked.run, asked.machine, scale_compute=asked.scale_compute)
+        prediction = predicting.predict(asked.run, asked.machine, scale_compute=asked.scale_compute)
     if asked.json:
-        print_json(found.as_json())
+        print_json(prediction.as_json())
     else:
-        print(found.text())
+        print(prediction.text())
     return 0

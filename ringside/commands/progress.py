@@ -34,15 +34,15 @@ def run(asked: argparse.Namespace) -> int:
     from ringside.course.predictions import progress
 
     here = asked.folder.resolve()
-    root = next((each for each in (here, *here.parents) if (each / "assignments").is_dir()), None)
-    places = sorted(root.glob(f"assignments/*/{TESTS}")) if root else list(here.glob(TESTS))
-    if not places:
+    root = next((base for base in (here, *here.parents) if (base / "assignments").is_dir()), None)
+    paths = sorted(root.glob(f"assignments/*/{TESTS}")) if root else list(here.glob(TESTS))
+    if not paths:
         raise CheckError(f"{here} lies in no course's tree: go to its folder, or name it.")
-    rows = [_row(path.parent) for path in places]
+    rows = [_row(path.parent) for path in paths]
     predicted = progress.progress(progress.files_around(asked.folder))
     if asked.json:
-        made = {"shown": len(predicted.made), "open": predicted.open}
-        print_json({"assignments": rows, "predictions": made})
+        predictions = {"shown": len(predicted.made), "open": predicted.open}
+        print_json({"assignments": rows, "predictions": predictions})
         return 0
     for row in rows:
         print("\n".join(_lines(row)))
@@ -54,7 +54,7 @@ def _row(folder: Path) -> dict[str, Any]:
     """What is known of one assignment."""
     from ringside.checking import notebook, saved_progress
 
-    known = saved_progress.read(folder)
+    record = saved_progress.read(folder)
     modules: dict[str, Any] = {}
     for path in notebook.notebooks(folder):
         for cell in notebook.module_cells(path):
@@ -62,19 +62,19 @@ def _row(folder: Path) -> dict[str, Any]:
             text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else None
             written = text is not None and not cell.was_released_as(text)
             written = written or not cell.was_released_as(cell.source)
-            points = known.modules.get(file.stem)
+            points = record.modules.get(file.stem)
             modules[file.stem] = {
                 "written": written,
                 **(asdict(points) if points and written else {}),
             }
-    handed_in = {"at": known.handed_in, "way": known.way} if known.handed_in else None
+    handed_in = {"at": record.handed_in, "way": record.way} if record.handed_in else None
     return {"assignment": folder.name, "modules": modules, "handed_in": handed_in}
 
 
 def _lines(row: dict[str, Any]) -> Iterator[str]:
     modules = row["modules"]
-    written = {name: each for name, each in modules.items() if each["written"]}
-    full = sum(each.get("best", 0) == each.get("points") for each in written.values())
+    written = {name: info for name, info in modules.items() if info["written"]}
+    full = sum(info.get("best", 0) == info.get("points") for info in written.values())
     handed_in = ""
     if row["handed_in"]:
         how = "packed to hand in" if row["handed_in"]["way"] == "zip" else "handed in"
@@ -84,12 +84,12 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         return
     yield f"{row['assignment']}: {full} of {len(modules)} modules have all public points{handed_in}"
     width = max(map(len, written))
-    for name, each in written.items():
-        if "points" not in each:
+    for name, info in written.items():
+        if "points" not in info:
             yield f"  {name:<{width}}  written, not checked yet"
             continue
-        last = "" if each["earned"] == each["best"] else f"; {each['earned']:g} at the last check"
-        yield f"  {name:<{width}}  {each['best']:g} of {each['points']:g}{last}"
+        last = "" if info["earned"] == info["best"] else f"; {info['earned']:g} at the last check"
+        yield f"  {name:<{width}}  {info['best']:g} of {info['points']:g}{last}"
     rest = [name for name in modules if name not in written]
     if rest:
         yield f"  not begun: {', '.join(rest)}"

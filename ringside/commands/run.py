@@ -127,11 +127,11 @@ def run(asked: argparse.Namespace) -> int:
     with waiting("timing the run on the machine"):
         values = run_report.verdict(result, target.function, options, path)
         if asked.json:
-            found = run_report.as_json(result, name, values)
+            report = run_report.as_json(result, name, values)
         else:
             text = run_report.text(result, name, values, options, path)
     if asked.json:
-        print_json({**found, "verdict": wrong.sentence if wrong is not None else None})
+        print_json({**report, "verdict": wrong.sentence if wrong is not None else None})
     else:
         print(text)
         if target.function is None and run_report.nothing_happened(result):
@@ -142,9 +142,9 @@ def run(asked: argparse.Namespace) -> int:
             )
         if wrong is not None:
             print(f"\n{wrong.sentence}")
-    left = _leave_files(asked, result)
+    lines = _leave_files(asked, result)
     if not asked.json:
-        print("\n".join(left), end="\n" if left else "")
+        print("\n".join(lines), end="\n" if lines else "")
     return 1 if result.error or wrong is not None or values == "wrong" else 0
 
 
@@ -160,26 +160,26 @@ def _can_debug(rank: int, world_size: int) -> None:
 
 def _leave_files(asked: argparse.Namespace, result: Result) -> list[str]:
     """Write what was asked for of a run; say where each is, and what opens it."""
-    left = []
+    rows = []
     if asked.trace:
         result.trace.save(asked.trace)
-        left.append(f"trace: {asked.trace} (ringside.Trace.load reads it)")
+        rows.append(f"trace: {asked.trace} (ringside.Trace.load reads it)")
     if asked.perfetto:
         from ringside.timing import perfetto
 
         perfetto.export(result.timeline, asked.perfetto)
-        left.append(f"timeline: {asked.perfetto} (open it at https://ui.perfetto.dev)")
+        rows.append(f"timeline: {asked.perfetto} (open it at https://ui.perfetto.dev)")
     if asked.svg:
         from ringside.draw import timeline_svg
         from ringside.files import write_output
 
         write_output(asked.svg, timeline_svg(result.timeline).encode())
-        left.append(f"picture: {asked.svg} (open it in a browser)")
+        rows.append(f"picture: {asked.svg} (open it in a browser)")
     if asked.simgrid:
         from ringside import output_folder
         from ringside.timing import simgrid
 
         output_folder.begin(asked.simgrid, "ringside run --simgrid")
         simgrid.export(result.trace, result.machine, asked.simgrid)
-        left.append(f"for SimGrid: {asked.simgrid} (`cd {asked.simgrid} && sh command` replays it)")
-    return left
+        rows.append(f"for SimGrid: {asked.simgrid} (`cd {asked.simgrid} && sh command` replays it)")
+    return rows

@@ -42,10 +42,10 @@ def run(asked: argparse.Namespace) -> int:
     from ringside.jobs.launch import new_site, sites
 
     if asked.action == "list":
-        known = {name: sites.Site.load(name).description for name in sites.names()}
+        descriptions = {name: sites.Site.load(name).description for name in sites.names()}
         if asked.json:
-            print_json(known)
-        for name, description in () if asked.json else known.items():
+            print_json(descriptions)
+        for name, description in () if asked.json else descriptions.items():
             print(f"{name:<12}  {description}")
         return 0
     if asked.name is None:

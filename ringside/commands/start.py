@@ -25,13 +25,13 @@ def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.course.handout.laying import lay
 
-    place = lay(asked.folder)
-    names = sorted(each.name for each in (place / "assignments").iterdir())
+    folder = lay(asked.folder)
+    names = sorted(path.name for path in (folder / "assignments").iterdir())
     if asked.json:
-        print_json({"folder": str(place), "assignments": names})
+        print_json({"folder": str(folder), "assignments": names})
     else:
         print(
-            f"{place} holds the assignments and the lectures. README.md says what is where:\n"
+            f"{folder} holds the assignments and the lectures. README.md says what is where:\n"
             f"  cd {asked.folder}/assignments/{names[0]}\n"
             f"  jupyter lab {names[0]}.ipynb"
         )

@@ -134,8 +134,8 @@ def due_said(text: str) -> str:
     >>> due_said(due_line(datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)))
     'Sun 1 Mar 2026, 23:59 UTC'
     """
-    found = re.search(r"^\*\*Due\*\* (.{1,60}), unless the course has", text, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^\*\*Due\*\* (.{1,60}), unless the course has", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def read(path: Path, assignments: Collection[str] | None = None) -> Term:
@@ -150,10 +150,10 @@ def read(path: Path, assignments: Collection[str] | None = None) -> Term:
     """
     table = toml_tables.read(path)
     _check(path, "", table, _TOP)
-    for name, words in (("runs", RUNS), ("assistants", ASSISTANTS)):
-        if (word := table.get(name, words[0])) not in words:
-            wanted = ", ".join(f'"{each}"' for each in words)
-            raise _error(path, name, "", f"{name} = {word!r}: one of {wanted}.")
+    for name, choices in (("runs", RUNS), ("assistants", ASSISTANTS)):
+        if (word := table.get(name, choices[0])) not in choices:
+            options = ", ".join(f'"{choice}"' for choice in choices)
+            raise _error(path, name, "", f"{name} = {word!r}: one of {options}.")
     for name in ("released", "due", "weights"):
         part = table.get(name, {})
         if name == "released":
@@ -165,7 +165,7 @@ def read(path: Path, assignments: Collection[str] | None = None) -> Term:
     listed = table.get("released", {})
     _check(path, "late", table.get("late", {}), LATE)
     zone = _zone(path, table.get("timezone", ""))
-    found = Term(
+    term = Term(
         path=path,
         title=table.get("title", Term.title),
         term=table.get("term", ""),
@@ -183,8 +183,8 @@ def read(path: Path, assignments: Collection[str] | None = None) -> Term:
         listed=tuple(listed),
         waived=_waived(path, table.get("waived", {}), assignments),
     )
-    _compare(path, found)
-    return found
+    _compare(path, term)
+    return term
 
 
 def _error(path: Path, key: str, table: str, said: str) -> TableError:
@@ -210,9 +210,9 @@ def _waived(path: Path, part: Mapping[str, Any], assignments: Collection[str] | 
             for test, reason in tests.items() if isinstance(tests, dict) else [("", "")]:
                 if not test or not isinstance(reason, str) or not reason.strip():
                     key = ".".join(filter(None, (assignment, module, test)))
-                    said = "a line names assignment, module and test, and says why: "
-                    said += 'a03_allreduce.ring.test_pairs = "It counted ...".'
-                    raise _error(path, key, "waived", f"{key}: {said}")
+                    text = "a line names assignment, module and test, and says why: "
+                    text += 'a03_allreduce.ring.test_pairs = "It counted ...".'
+                    raise _error(path, key, "waived", f"{key}: {text}")
     return part
 
 
@@ -222,8 +222,8 @@ def _zone(path: Path, name: str) -> datetime.tzinfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        said = f"timezone = {name!r}: no such zone is known here; write one like Europe/Berlin."
-        raise _error(path, "timezone", "", said) from None
+        text = f"timezone = {name!r}: no such zone is known here; write one like Europe/Berlin."
+        raise _error(path, "timezone", "", text) from None
 
 
 def _in_zone(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
@@ -239,22 +239,22 @@ def _moments(
 
 def _sessions(path: Path, part: Mapping[str, Any], zone: datetime.tzinfo) -> tuple[Session, ...]:
     """The lectures of all units, by date; those of a day without a time come first."""
-    found = []
+    sessions = []
     for unit, value in part.items():
         if not UNIT.fullmatch(unit):
-            said = f"{unit} = {value}: units are named in two digits, like 03."
-            raise _error(path, unit, "units", said)
-        for each in value if isinstance(value, list) and value else [value]:
-            if isinstance(each, datetime.datetime):
-                at = _in_zone(each, zone)
-                found.append(Session(unit, at.date(), at))
-            elif isinstance(each, datetime.date):
-                found.append(Session(unit, each))
+            text = f"{unit} = {value}: units are named in two digits, like 03."
+            raise _error(path, unit, "units", text)
+        for date in value if isinstance(value, list) and value else [value]:
+            if isinstance(date, datetime.datetime):
+                at = _in_zone(date, zone)
+                sessions.append(Session(unit, at.date(), at))
+            elif isinstance(date, datetime.date):
+                sessions.append(Session(unit, date))
             else:
-                said = f"{unit} = {each!r}: a date is wanted, like 2026-02-16, or a list of dates."
-                raise _error(path, unit, "units", said)
+                text = f"{unit} = {date!r}: a date is wanted, like 2026-02-16, or a list of dates."
+                raise _error(path, unit, "units", text)
     first = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-    return tuple(sorted(found, key=lambda one: (one.day, one.at or first, one.unit)))
+    return tuple(sorted(sessions, key=lambda one: (one.day, one.at or first, one.unit)))
 
 
 def _compare(path: Path, term: Term) -> None:
@@ -270,8 +270,8 @@ def _compare(path: Path, term: Term) -> None:
         raise TableError(f"{path}: [weights] are all 0: nothing would count.")
     if not 0 <= term.drop_lowest < max(1, len(term.weights)):
         most = max(0, len(term.weights) - 1)
-        said = f"drop_lowest = {term.drop_lowest}: from 0 to {most}; some must be left."
-        raise _error(path, "drop_lowest", "", said)
+        text = f"drop_lowest = {term.drop_lowest}: from 0 to {most}; some must be left."
+        raise _error(path, "drop_lowest", "", text)
     for name, moment in term.released.items():
         if name in term.due and moment >= term.due[name]:
             raise _error(

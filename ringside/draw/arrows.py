@@ -37,7 +37,7 @@ def _arrow(message: TimedMessage, layout: Layout, unit: tuple[float, str], base:
     bx, by = x2 - head * ux, y2 - head * uy
     site = f" · {message.site}" if message.site else ""
     carried = f" ({message.item})" if message.item else ""
-    said = (
+    tooltip = (
         f"message from rank {message.source} to rank {message.dest}, tag {message.tag}, "
         f"{bytes_in(base, message.nbytes)}{carried}{site}\n"
         f"on the wire {format_interval(message.start_s, message.end_s, unit)}"
@@ -48,7 +48,7 @@ def _arrow(message: TimedMessage, layout: Layout, unit: tuple[float, str], base:
         f"L{num(bx + half * uy)} {num(by - half * ux)}z"
     )
     return (
-        f'<g class="rs-message"><title>{escape(said, quote=False)}</title>'
+        f'<g class="rs-message"><title>{escape(tooltip, quote=False)}</title>'
         f'<path d="{line}" stroke="#000" stroke-opacity="0" stroke-width="7"/>'
         f'<path class="rs-muted-line" d="{line}" stroke="{LIGHT.muted}" stroke-width="1.1" '
         f'opacity=".75"/><path class="rs-muted" d="{tip}" fill="{LIGHT.muted}" opacity=".85"/></g>'
@@ -69,8 +69,8 @@ def far_messages(
     timeline: Drawable, layout: Layout, unit: tuple[float, str], base: int
 ) -> Iterable[str]:
     """The arrows that lie above the bars, in one piece, on a clear halo."""
-    shown = [m for m in timeline.messages if m.source in layout.rows and m.dest in layout.rows]
-    far = [message for message in shown if reaches_far(message, layout)]
+    visible = [m for m in timeline.messages if m.source in layout.rows and m.dest in layout.rows]
+    far = [message for message in visible if reaches_far(message, layout)]
     if not draws_arrows(timeline, len(layout.rows)) or len(far) > MOST_FAR_ARROWS:
         return
     for message in far:
@@ -86,21 +86,21 @@ def messages(
     timeline: Drawable, layout: Layout, unit: tuple[float, str], base: int
 ) -> Iterable[str]:
     """The arrows or faint lines that lie beneath the bars."""
-    shown = [m for m in timeline.messages if m.source in layout.rows and m.dest in layout.rows]
-    shown = [m for m in shown if m.source != m.dest]
+    visible = [m for m in timeline.messages if m.source in layout.rows and m.dest in layout.rows]
+    visible = [m for m in visible if m.source != m.dest]
     if draws_arrows(timeline, len(layout.rows)):
-        far = sum(reaches_far(message, layout) for message in shown)
+        far = sum(reaches_far(message, layout) for message in visible)
         yield "".join(
             _arrow(message, layout, unit, base)
-            for message in shown
+            for message in visible
             if far > MOST_FAR_ARROWS or not reaches_far(message, layout)
         )
-    elif len(shown) <= MOST_FAINT_LINES:
+    elif len(visible) <= MOST_FAINT_LINES:
         lines = []
-        for message in shown:
+        for message in visible:
             x1, y1, x2, y2 = _ends(message, layout)
             lines.append(f"M{num(x1)} {num(y1)}L{num(x2)} {num(y2)}")
-        opacity = max(0.05, min(0.35, 120 / (len(shown) + 1)))
+        opacity = max(0.05, min(0.35, 120 / (len(visible) + 1)))
         yield (
             f'<path class="rs-ink-line rs-quiet" d="{"".join(lines)}" fill="none" '
             f'stroke="{LIGHT.ink}" stroke-width=".7" opacity="{opacity:.2f}"/>'

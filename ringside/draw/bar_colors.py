@@ -70,14 +70,14 @@ def way_of(words: str) -> tuple[str, int | None]:
     >>> way_of("F3"), way_of("backward of microbatch 2"), way_of("forward conv1"), way_of("Fit")
     (('forward', 3), ('backward', 2), ('forward', None), ('', None))
     """
-    found = re.match(r"([FBWI])(\d+)", words)
-    if found:
-        return "forward" if found[1] == "F" else "backward", int(found[2])
-    found = re.match(r"(forward|fwd|backward|bwd)(?![a-z])", words, re.IGNORECASE)
-    if not found:
+    match = re.match(r"([FBWI])(\d+)", words)
+    if match:
+        return "forward" if match[1] == "F" else "backward", int(match[2])
+    match = re.match(r"(forward|fwd|backward|bwd)(?![a-z])", words, re.IGNORECASE)
+    if not match:
         return "", None
-    number = _NUMBER.match(words, found.end())
-    way = "forward" if found[1][0] in "fF" else "backward"
+    number = _NUMBER.match(words, match.end())
+    way = "forward" if match[1][0] in "fF" else "backward"
     return way, int(number[1]) if number else None
 
 
@@ -107,21 +107,21 @@ def short_words(span: Span) -> list[str]:
     if span.kind == "communication" and span.item:
         digits = re.findall(r"\d+", span.item)
         return [f"{span.label.partition('(')[0]}, {span.item}", span.item, *digits[-1:]]
-    words = [span.label, span.label.partition("(")[0]]
+    labels = [span.label, span.label.partition("(")[0]]
     way, number = way_of(span.label)
     if not way:
         way, number = way_of(span.phase)
-        words = [*([span.phase] if way else []), *words]
+        labels = [*([span.phase] if way else []), *labels]
     if way and number is not None:
         letter = span.label[0] if re.match(r"[BWI]\d", span.label) else way[0].upper()
-        words += [f"{letter}{number}", str(number)]
+        labels += [f"{letter}{number}", str(number)]
     elif way:
         rest = span.label.partition(" ")[2]
-        words += [*([rest] if rest else []), way[0].upper()]
-    return list(dict.fromkeys(words))
+        labels += [*([rest] if rest else []), way[0].upper()]
+    return list(dict.fromkeys(labels))
 
 
 def all_tones(rows: Iterable[Iterable[Span]]) -> list[Tone]:
     """Every tone that some span of some length has, in the order of a legend."""
-    found = {tone_of(span) for row in rows for span in row if span.end_s > span.start_s}
-    return sorted(found, key=lambda tone: (ROLES.index(tone.role), tone.part))
+    tones = {tone_of(span) for row in rows for span in row if span.end_s > span.start_s}
+    return sorted(tones, key=lambda tone: (ROLES.index(tone.role), tone.part))

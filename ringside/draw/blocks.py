@@ -153,7 +153,7 @@ def _traffic_line(messages: Sequence[TimedMessage], way: str, base: int) -> str:
 def hover_text(block: Block, traffic: Traffic, unit: tuple[float, str]) -> str:
     """What a reader sees over a block: rank, call, line of the student's file, times, bytes."""
     calls = Counter((span.label, span.site) for span in block.spans)
-    named = [
+    names = [
         " · ".join(part for part in (f"{n} × {label}" if n > 1 else label, site) if part)
         for (label, site), n in calls.most_common(3)
     ]
@@ -168,7 +168,7 @@ def hover_text(block: Block, traffic: Traffic, unit: tuple[float, str]) -> str:
     if 0 < len(phases) <= 3:
         more += f" · in {', '.join(phases)}"
     lines = [
-        f"rank {block.rank} · " + "; ".join(name for name in named if name) + more,
+        f"rank {block.rank} · " + "; ".join(name for name in names if name) + more,
         f"{what}, {format_interval(block.start_s, block.end_s, unit)}",
     ]
     for way in ("sent", "received"):

@@ -33,15 +33,15 @@ class Bracket(NamedTuple):
 
 def lanes(timeline: Drawable) -> list[list[Bracket]]:
     """Brackets above each other where they overlap by more than a fifth; none if too many."""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    times: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for spans in timeline.spans:
         for span in spans:
             # A microbatch's passes are told by hue and shade.
             if span.phase and not way_of(span.phase)[0] and span.end_s > span.start_s:
-                found[span.phase].append((span.start_s, span.end_s))
+                times[span.phase].append((span.start_s, span.end_s))
     gap = timeline.makespan_s / 200
     brackets = sorted(
-        Bracket(*stretch, name) for name, all_of in found.items() for stretch in merged(all_of, gap)
+        Bracket(*stretch, name) for name, all_of in times.items() for stretch in merged(all_of, gap)
     )
     if len(brackets) > MOST_BRACKETS:
         return []
@@ -83,6 +83,6 @@ def draw_brackets(rows: list[list[Bracket]], layout: Layout) -> Iterable[str]:
                 f'<path class="rs-muted-line rs-quiet" d="M{num(x1)} {num(y + 4)}v-4H{num(x2)}v4" '
                 f'fill="none" stroke="{LIGHT.muted}"/>'
             )
-            words = shorten(name, x2 - x1, 11)
-            if len(words) > 3 or (words == name and text_width(words, 11) <= x2 - x1):
-                yield text((x1 + x2) / 2, y - 4, words, 11, extra='text-anchor="middle"')
+            label = shorten(name, x2 - x1, 11)
+            if len(label) > 3 or (label == name and text_width(label, 11) <= x2 - x1):
+                yield text((x1 + x2) / 2, y - 4, label, 11, extra='text-anchor="middle"')

@@ -65,8 +65,8 @@ def rows_of_cells(
                 f'width="{num(width - 3)}" height="{num(CELL_HEIGHT - 1)}" rx="3" fill="none" '
                 f'stroke="{LIGHT.muted}" stroke-opacity=".55" stroke-dasharray="2 4"/>'
             )
-        for place, shown in enumerate(row):
-            yield cell(x + place * wide, top, wide - 3, CELL_HEIGHT, shown, 12.5)
+        for column, content in enumerate(row):
+            yield cell(x + column * wide, top, wide - 3, CELL_HEIGHT, content, 12.5)
 
 
 def _head(title: str, calls: str, sentence: str) -> tuple[list[str], float]:
@@ -128,9 +128,9 @@ def before_after_svg(
     y += 20
     names = zip(("before", "after"), lefts, widest, strict=True)
     parts += [
-        text(left + max(count * wide, 44) / 2, y, words, 11, role="muted",
+        text(left + max(count * wide, 44) / 2, y, label, 11, role="muted",
              extra='text-anchor="middle"')
-        for words, left, count in names
+        for label, left, count in names
     ]  # fmt: skip
     y += 8
     parts += _rank_names(y, len(before))
@@ -147,7 +147,7 @@ def before_after_svg(
 
     def said(rows: Sequence[Sequence[Cell]]) -> str:
         return "; ".join(
-            f"rank {rank} holds {' '.join(shown.words for shown in row) or 'nothing'}"
+            f"rank {rank} holds {' '.join(content.words for content in row) or 'nothing'}"
             for rank, row in enumerate(rows)
         )
 
@@ -178,7 +178,7 @@ def arrivals_svg(
     parts += _rank_names(y, len(arrive_s))
     for rank, (arrived, left_at) in enumerate(zip(arrive_s, leave_s, strict=True)):
         top = y + rank * PITCH
-        for kind, start, stop, words in (
+        for kind, start, stop, label in (
             ("compute", 0.0, arrived, "works"),
             ("idle", arrived, left_at, "waits"),
         ):
@@ -187,9 +187,9 @@ def arrivals_svg(
                 f'<rect class="rs-{kind}" x="{num(x(start))}" y="{num(top)}" width="{num(wide)}" '
                 f'height="{num(CELL_HEIGHT)}" rx="2" fill="{getattr(LIGHT, kind)}"/>'
             )
-            if text_width(words, 11) <= wide - 8:
+            if text_width(label, 11) <= wide - 8:
                 parts.append(
-                    text(x(start) + 6, top + CELL_HEIGHT / 2 + 4, words, 11, role=f"on-{kind}")
+                    text(x(start) + 6, top + CELL_HEIGHT / 2 + 4, label, 11, role=f"on-{kind}")
                 )
     bottom = y + len(arrive_s) * PITCH
     last = max(arrive_s)
@@ -198,15 +198,15 @@ def arrivals_svg(
         f'stroke="{LIGHT.ink}" stroke-width="1.4" stroke-dasharray="4 3"/>'
     )
     for tick in round_ticks(end_s / unit[0], 6):
-        words = three_digits(tick) + (f" {unit[1]}" if tick == 0 else "")
+        label = three_digits(tick) + (f" {unit[1]}" if tick == 0 else "")
         parts.append(
-            text(x(tick * unit[0]), bottom + 12, words, 11, role="muted",
+            text(x(tick * unit[0]), bottom + 12, label, 11, role="muted",
                  extra='text-anchor="middle"')
         )  # fmt: skip
-    said = "; ".join(
+    summary = "; ".join(
         f"rank {rank} arrives at {format_time(a, unit)} and goes on at {format_time(b, unit)}"
         for rank, (a, b) in enumerate(zip(arrive_s, leave_s, strict=True))
     )
-    head = open_svg(WIDTH, bottom + 22, f"{title}. {sentence} {said}.", theme,
+    head = open_svg(WIDTH, bottom + 22, f"{title}. {sentence} {summary}.", theme,
                     kind="ringside-picture")  # fmt: skip
     return head + "".join(parts) + "</svg>"

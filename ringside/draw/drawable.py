@@ -46,6 +46,6 @@ def blocked_calls(timeline: Drawable) -> dict[int, tuple[float, str]]:
     for rank in getattr(timeline, "unfinished", ()):
         trace, end_s = timeline.trace, timeline.end_s[rank]  # type: ignore[attr-defined]
         site = trace.site_of(trace.ops[rank][-1]) if trace.ops[rank] else UNDESCRIBED
-        words = "unknown call" if site is UNDESCRIBED else f"{site.call} · {site.where}"
-        calls[rank] = (end_s, words)
+        call = "unknown call" if site is UNDESCRIBED else f"{site.call} · {site.where}"
+        calls[rank] = (end_s, call)
     return calls

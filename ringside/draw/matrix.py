@@ -100,7 +100,7 @@ def _cells(timeline: Drawable, left: float, top: float, cell: float) -> list[str
     """A square for every pair that talked: the more bytes the darker, and the bytes if they fit."""
     matrix, base = timeline.bytes_matrix, units_of(timeline)
     counts = Counter((message.source, message.dest) for message in timeline.messages)
-    squares, words = [], []
+    squares, labels = [], []
     for source in range(timeline.world_size):
         for dest in range(timeline.world_size):
             nbytes, number = int(matrix[source, dest]), counts[source, dest]
@@ -108,23 +108,23 @@ def _cells(timeline: Drawable, left: float, top: float, cell: float) -> list[str
                 continue
             opacity = FAINTEST + (1 - FAINTEST) * nbytes / _largest(matrix) if nbytes else 0.06
             x, y = left + dest * cell, top + source * cell
-            said = f"rank {source} to rank {dest}\n{bytes_in(base, nbytes)}"
-            said += f" in {format_count(int(number), 'message')}" if number else ""
+            tooltip = f"rank {source} to rank {dest}\n{bytes_in(base, nbytes)}"
+            tooltip += f" in {format_count(int(number), 'message')}" if number else ""
             squares.append(
                 f'<rect class="rs-bar" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{cell - 1:.1f}" '
                 f'height="{cell - 1:.1f}" fill-opacity="{opacity:.2f}">'
-                f"<title>{escape(said, quote=False)}</title></rect>"
+                f"<title>{escape(tooltip, quote=False)}</title></rect>"
             )
             if text_width(bytes_in(base, nbytes), 10) + 4 <= cell:
                 role = "on-communication" if opacity > 0.5 else "ink"
                 middle = (x + cell / 2, y + cell / 2 + 3.5)
                 anchor = 'text-anchor="middle"'
-                words.append(text(*middle, bytes_in(base, nbytes), 10, role=role, extra=anchor))
+                labels.append(text(*middle, bytes_in(base, nbytes), 10, role=role, extra=anchor))
     return [
         f'<g class="rs-communication" fill="{LIGHT.communication}">',
         *squares,
         '</g><g class="rs-quiet">',
-        *words,
+        *labels,
         "</g>",
     ]
 

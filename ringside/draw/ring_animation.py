@@ -72,7 +72,7 @@ def steps_svg(
     alt = f"{title}. " + " ".join(
         f"{step.title}: "
         + "; ".join(
-            f"rank {rank} holds {' '.join(shown.words for shown in row)}"
+            f"rank {rank} holds {' '.join(content.words for content in row)}"
             for rank, row in enumerate(step.rows)
         )
         + "."
@@ -99,18 +99,18 @@ def _side_by_side(steps: Sequence[Step]) -> tuple[list[str], float]:
     wide = min(44.0, (room - left - 12) / num_shards)
     high = 34 + num_ranks * pitch
     parts = []
-    for place, step in enumerate(steps):
-        x = 14 + (place % columns) * room
-        y = 44 + (place // columns) * high
+    for number, step in enumerate(steps):
+        x = 14 + (number % columns) * room
+        y = 44 + (number // columns) * high
         parts.append(text(x + left, y + 14, step.title, 13, extra='font-weight="600"'))
         changed = {(sent.dest, sent.shard) for sent in step.sent}
         for rank, row in enumerate(step.rows):
             top = y + 22 + rank * pitch
             parts.append(text(x + left - 7, top + 17, str(rank), 12, role="muted",
                               extra='text-anchor="end"'))  # fmt: skip
-            for shard, shown in enumerate(row):
+            for shard, content in enumerate(row):
                 at = x + left + shard * wide
-                parts.append(cell(at, top, wide - 4, pitch - 5, shown, 13.5))
+                parts.append(cell(at, top, wide - 4, pitch - 5, content, 13.5))
                 if (rank, shard) in changed:
                     parts.append(
                         f'<rect class="rs-ink-line" x="{num(at)}" y="{num(top)}" '
@@ -146,8 +146,8 @@ def _one_after_another(steps: Sequence[Step], bottom: float) -> list[str]:
         ]
         coming = () if last else steps[number + 1].sent
         for rank, row in enumerate(step.rows):
-            for shard, shown in enumerate(row):
-                drawn.append(cell(*corner(rank, shard), wide - 8, high, shown, 19))
+            for shard, content in enumerate(row):
+                drawn.append(cell(*corner(rank, shard), wide - 8, high, content, 19))
         for sent in coming:
             drawn.append(_travelling(sent, step, corner, wide - 8, high, (start, stop), slots))
         seen = _seen(start, stop, slots)

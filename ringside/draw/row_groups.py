@@ -34,8 +34,8 @@ STACK = ("compute", "forward", "backward", "communication", "idle")  # from belo
 
 def role(span: Span) -> str:
     """What a span is, whatever it carries."""
-    found = tone_of(span).role
-    return "communication" if found == "item" else found
+    name = tone_of(span).role
+    return "communication" if name == "item" else name
 
 
 def kinds_of_ranks(timeline: Drawable) -> dict[int, list[int]]:
@@ -85,15 +85,15 @@ def shares_over_time(timeline: Drawable, ranks: Iterable[int], until_s: float) -
     for rank in ranks:
         count += 1
         for span in timeline.spans[rank]:
-            place = STACK.index(role(span))
+            column = STACK.index(role(span))
             first = min(TIME_BINS - 1, int(span.start_s / width))
             last = min(TIME_BINS - 1, int(span.end_s / width))
             if first == last:
-                total[first, place] += span.end_s - span.start_s
+                total[first, column] += span.end_s - span.start_s
                 continue
-            total[first, place] += (first + 1) * width - span.start_s
-            total[first + 1 : last, place] += width
-            total[last, place] += span.end_s - last * width
+            total[first, column] += (first + 1) * width - span.start_s
+            total[first + 1 : last, column] += width
+            total[last, column] += span.end_s - last * width
     part = total / (width * max(1, count))
     part[:, STACK.index("idle")] += np.maximum(0.0, 1.0 - part.sum(axis=1))  # after its end
     return part
@@ -106,20 +106,20 @@ def shares_rows(timeline: Drawable, bins: Sequence[range], layout: Layout) -> It
         part = shares_over_time(timeline, ranks, layout.until_s)
         y = layout.y(ranks[0])
         tops = np.cumsum(part, axis=1) * layout.bar
-        said = ", ".join(
+        tooltip = ", ".join(
             f"{name} {100 * share:.0f} %"
             for name, share in zip(STACK, part.mean(axis=0), strict=True)
             if share >= 0.005
         )
         yield (
             f'<g class="rs-row" data-rank="{ranks[0]}">'
-            f"<title>{escape(ranges(ranks), quote=False)} over the whole time\n{said}</title>"
+            f"<title>{escape(ranges(ranks), quote=False)} over the whole time\n{tooltip}</title>"
         )
-        for place, name in enumerate(STACK):
-            if not part[:, place].any():
+        for column, name in enumerate(STACK):
+            if not part[:, column].any():
                 continue
-            upper = tops[:, place]
-            lower = upper - part[:, place] * layout.bar
+            upper = tops[:, column]
+            lower = upper - part[:, column] * layout.bar
             yield (
                 f'<path class="rs-{name}" fill="{getattr(LIGHT, name)}" '
                 f'd="{_area(layout.left, y + layout.bar, step, lower, upper)}"/>'

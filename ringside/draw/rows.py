@@ -24,13 +24,13 @@ MOST_BLOCKS = 4000  # bars with hover text: some 200 bytes each
 
 def _fitting(span: Span, room: float) -> tuple[str, float]:
     """The longest words for a bar that fit in `room` pixels, and their size; "" if none do."""
-    for words in short_words(span):
-        if text_width(words, 10.5) <= room - 8:
-            return words, 10.5
+    for label in short_words(span):
+        if text_width(label, 10.5) <= room - 8:
+            return label, 10.5
         # A microbatch's letter and number also stand in bars that are hardly wider than they; the
         # estimate of their width is generous.
-        if len(words) <= 3 and text_width(words, 9) <= (1.12 if words.isdigit() else 1.0) * room:
-            return words, 9.0
+        if len(label) <= 3 and text_width(label, 9) <= (1.12 if label.isdigit() else 1.0) * room:
+            return label, 9.0
     return "", 0.0
 
 
@@ -46,20 +46,20 @@ def _bars(
         return
     y, gap = layout.y(row[0].rank), 0.5 if layout.pitch > 8 else 0.3
     groups: dict[Tone, list[tuple[cutting.Block, str]]] = {}
-    for block, said in zip(row, hover, strict=True):
-        groups.setdefault(block.tone, []).append((block, said))
+    for block, tooltip in zip(row, hover, strict=True):
+        groups.setdefault(block.tone, []).append((block, tooltip))
     for tone, drawn in sorted(
         groups.items(), key=lambda item: (ROLES.index(item[0].role), item[0].part)
     ):
         # Messages lie beneath the bars; through an idle rank they show.
         seen_through = ' fill-opacity=".72"' if tone.role == "idle" else ""
         yield f'<g class="{tone.css}" fill="{tone.hue()}"{seen_through}>'
-        for block, said in drawn:
+        for block, tooltip in drawn:
             x, end = layout.x(block.start_s), layout.x(block.end_s)
             # The gap shows where a call ends; bars that stand for many calls have none.
             wide = max(end - x - (gap if len(block.spans) == 1 and end - x > 2 else 0), 0.3)
             path = f"M{num(x)} {num(y)}h{wide:.1f}v{num(layout.bar)}h-{wide:.1f}z"
-            title = f"<title>{escape(said, quote=False)}</title>"
+            title = f"<title>{escape(tooltip, quote=False)}</title>"
             yield f'<path class="rs-bar" d="{path}">{title}</path>'
             label, size = _fitting(block.spans[0], wide) if len(block.spans) == 1 else ("", 0.0)
             if label and layout.bar >= 12:
@@ -95,9 +95,9 @@ def rank_rows(
     spans = [timeline.spans[rank] for rank in ranks]
     rows, narrow_s = cutting.cut_all(spans, pixel_s, most=MOST_BLOCKS)
     if any(len(block.spans) > 1 for row in rows for block in row):
-        words = f"calls shorter than {format_time(narrow_s)} are joined"
+        note = f"calls shorter than {format_time(narrow_s)} are joined"
         end = layout.width - 16
-        yield text(end, layout.bottom + 35, words, 10.5, role="muted", extra='text-anchor="end"')
+        yield text(end, layout.bottom + 35, note, 10.5, role="muted", extra='text-anchor="end"')
     traffic = cutting.Traffic(timeline.messages, base)
     every = next(n for n in (1, 4, 8, 16, 32, 64) if n * layout.pitch >= (15, 32)[n > 1] or n == 64)
     for rank, row in zip(ranks, rows, strict=True):
@@ -122,8 +122,8 @@ def rank_rows(
                 role="muted",
                 extra='text-anchor="end"',
             )
-        said = [cutting.hover_text(block, traffic, unit) for block in row]
-        yield from _bars(row, layout, said, words_on_bars)
+        tooltips = [cutting.hover_text(block, traffic, unit) for block in row]
+        yield from _bars(row, layout, tooltips, words_on_bars)
         if rank in blocked:
             yield from _blocked_bar(rank, *blocked[rank], layout)
         yield from _share_bar(timeline, rank, layout)
@@ -143,20 +143,20 @@ def _blocked_bar(rank: int, since_s: float, call: str, layout: Layout) -> Iterab
         f"{escape(call, quote=False)}</title></path>"
     )
     if layout.bar >= 12:
-        said = shorten(f"blocked in {call}", layout.edge - x - 14, 10.5)
-        yield text(x + 9, y + layout.bar / 2 + 3.7, said, 10.5, extra='pointer-events="none"')
+        label = shorten(f"blocked in {call}", layout.edge - x - 14, 10.5)
+        yield text(x + 9, y + layout.bar / 2 + 3.7, label, 10.5, extra='pointer-events="none"')
 
 
 def _share_bar(timeline: Drawable, rank: int, layout: Layout) -> Iterable[str]:
     """At the right: how the rank spent the makespan, in all."""
     part = shares(timeline, rank)
-    said = f"rank {rank} in all\n" + "\n".join(
+    tooltip = f"rank {rank} in all\n" + "\n".join(
         f"{kind} {100 * part[kind]:.1f} % of the makespan" for kind in KINDS
     )
     x, y = layout.edge + 18, layout.y(rank)
     high = min(layout.bar, 12.0)
     y += (layout.bar - high) / 2
-    yield f"<g><title>{said}</title>"
+    yield f"<g><title>{tooltip}</title>"
     roles = role_shares(timeline, rank)
     for name in STACK:
         wide = SHARE_WIDTH * roles[name]

@@ -113,9 +113,9 @@ def _legend(
     y: float, width: float, timeline: Drawable, ranks: list[int], one_each: bool, arrows: bool
 ) -> tuple[str, float]:
     """Swatches of what is drawn and of nothing else, and the y of their last line."""
-    found = all_tones(timeline.spans[rank] for rank in ranks)
+    drawn_tones = all_tones(timeline.spans[rank] for rank in ranks)
     by_role: dict[str, list[Tone]] = {}
-    for tone in found:
+    for tone in drawn_tones:
         by_role.setdefault(tone.role, []).append(tone)
     parts: list[str] = []
     x = 16.0
@@ -136,11 +136,11 @@ def _legend(
             words = f"communication, by {_noun(timeline, ranks)}"
         elif any(tone.shade is not None for tone in tones):
             words = f"{role_name}, by microbatch"
-        each = 14.0 if len(tones) == 1 else 9.0
-        at = place(each * len(tones), words)
+        tone_width = 14.0 if len(tones) == 1 else 9.0
+        at = place(tone_width * len(tones), words)
         parts += [
-            f'<rect class="{tone.css}" x="{num(at + k * each)}" y="{num(y - 9)}" '
-            f'width="{num(each)}" height="10" fill="{tone.hue()}"/>'
+            f'<rect class="{tone.css}" x="{num(at + k * tone_width)}" y="{num(y - 9)}" '
+            f'width="{num(tone_width)}" height="10" fill="{tone.hue()}"/>'
             for k, tone in enumerate(tones)
         ]
     lines = []
@@ -177,11 +177,11 @@ def _rows(
     if max_ranks is None and world_size >= FEWEST and not blocked_calls(timeline):
         kinds = kinds_of_ranks(timeline)
         if len(kinds) <= min(MOST_KINDS, world_size // 2):
-            named = {
+            names = {
                 first: ranges(ranks) + (f" ({len(ranks)})" if len(ranks) > 2 else "")
                 for first, ranks in kinds.items()
             }
-            return {first: row for row, first in enumerate(kinds)}, named, []
+            return {first: row for row, first in enumerate(kinds)}, names, []
         if world_size > 64:
             bins = bins_of_ranks(world_size)
             return (
@@ -259,16 +259,16 @@ def timeline_svg(
     legend, y = _legend(y, width, timeline, list(rows), one_each, arrows)
     head.append(legend)
     if names:
-        words = (
+        label = (
             "a colour's height is the share of these ranks at that time"
             if bins
             else "ranks that behave alike are one row"
         )
         y += 17
-        head.append(text(16, y, words, 11, role="muted"))
+        head.append(text(16, y, label, 11, role="muted"))
 
     ends = ("rank 0", f"rank {max(rows, default=0)}", *names.values())
-    left = 16 + max(text_width(words, 11) for words in ends) + 8
+    left = 16 + max(text_width(label, 11) for label in ends) + 8
     edge = width - 16 - SHARE_WIDTH - 18
     # A run that could not end gets room at the right for what its ranks are blocked in.
     part = 1.0 if not blocked_calls(timeline) else 0.55 if timeline.makespan_s > 0 else 0.0
@@ -292,9 +292,9 @@ def timeline_svg(
         )  # fmt: skip
     left_out = timeline.world_size - len(rows) if one_each else 0
     if left_out:
-        words = f"{left_out} more ranks not drawn"
+        label = f"{left_out} more ranks not drawn"
         gap = layout.top + ((max_ranks or 0) + 1) // 2 * pitch + pitch / 2 + 3.5
-        head.append(text(layout.left, gap, words, min(11, pitch), role="muted"))
+        head.append(text(layout.left, gap, label, min(11, pitch), role="muted"))
     return "".join(
         (
             open_svg(width, layout.bottom + 44, alt_text(timeline, base), theme),

@@ -76,8 +76,8 @@ class Region:
             self.view[at : at + len(payload)] = payload
             return
         entries = -(-(at + len(payload)) // max(self.datatype._size, 1))
-        places = self._picked(entries)[at : at + len(payload)]
-        self._flat()[places] = np.frombuffer(payload, np.uint8)
+        offsets = self._picked(entries)[at : at + len(payload)]
+        self._flat()[offsets] = np.frombuffer(payload, np.uint8)
 
     def array(self) -> Array:
         """Return the data as a one-dimensional array of the datatype's own kind."""
@@ -115,8 +115,8 @@ class Region:
 
     def _picked(self, count: int) -> Array:
         steps = np.arange(count, dtype=np.int64) * self.datatype._extent
-        places: Array = (steps[:, None] + self.datatype.entry_offsets()).reshape(-1)
-        return places
+        offsets: Array = (steps[:, None] + self.datatype.entry_offsets()).reshape(-1)
+        return offsets
 
 
 _EMPTY = memoryview(bytearray())
@@ -139,15 +139,15 @@ def region(spec: Any, writable: bool, blocks: int = 1) -> Region:
     plain = plain_bytes(spec) if blocks < 2 else None
     if plain is not None and not (writable and plain.readonly):
         return Region(plain, spec.size, OF_DTYPE[spec.dtype])
-    buffer, count, displacement, named = _simple(spec)
-    view, datatype = byte_view(buffer, writable, named)
+    buffer, count, displacement, type_spec = _simple(spec)
+    view, datatype = byte_view(buffer, writable, type_spec)
     return _counted(buffer, view, count, displacement, datatype, blocks)
 
 
 def vector(spec: Any, writable: bool, blocks: int) -> tuple[list[Region], Region]:
     """Return the blocks that ``spec`` means, one a rank, and the whole buffer."""
-    buffer, counts, displacements, named = _vector(spec)
-    view, datatype = byte_view(buffer, writable, named)
+    buffer, counts, displacements, type_spec = _vector(spec)
+    view, datatype = byte_view(buffer, writable, type_spec)
     if not datatype and counts is None:
         raise ValueError("message: the extent of DATATYPE_NULL is unknown")
     datatype.check_committed()
@@ -365,7 +365,7 @@ def items(values: Any, number: int) -> list[int]:
     """Return ``number`` counts or displacements; a single one stands for all."""
     if _is_integral(values):
         return [index(values)] * number
-    found = [index(value) for value in values]
-    if len(found) != number:
-        raise ValueError(f"expecting {number} items, got {len(found)}")
-    return found
+    entries = [index(value) for value in values]
+    if len(entries) != number:
+        raise ValueError(f"expecting {number} items, got {len(entries)}")
+    return entries

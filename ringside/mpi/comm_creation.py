@@ -35,13 +35,13 @@ class Making(Membership):
     def Idup(self, info: Info | None = None) -> tuple[Any, Request]:
         """Begin a Dup; the communicator may be used when the request is complete."""
         self._check_comm()
-        made, call = self._copy(), ("Idup", ())
-        made._become_null()
+        comm, call = self._copy(), ("Idup", ())
+        comm._become_null()
         number = self._link.icollective(self._id, "dup", (), call=call)
         operation = CollectiveOperation(
-            self._link, number, call, lambda value: self._born(made, value)
+            self._link, number, call, lambda value: self._born(comm, value)
         )
-        return made, Request._of(operation)
+        return comm, Request._of(operation)
 
     def Idup_with_info(self, info: Info) -> tuple[Any, Request]:
         """As Idup."""
@@ -50,8 +50,8 @@ class Making(Membership):
     def Split(self, color: int = 0, key: int = 0) -> Any:
         """Return the communicator of the ranks that give the same color, ordered by key."""
         color, key = as_int(color), as_int(key)
-        shown: Any = "UNDEFINED" if color == UNDEFINED else color
-        return self._split("Split", color, key, ("color", shown))
+        label: Any = "UNDEFINED" if color == UNDEFINED else color
+        return self._split("Split", color, key, ("color", label))
 
     def Split_type(self, split_type: int, key: int = 0, info: Info | None = None) -> Any:
         """Return the communicator of the ranks on our node, for COMM_TYPE_SHARED.
@@ -63,8 +63,8 @@ class Making(Membership):
             raise MPIException(ERR_ARG, f"split_type is COMM_TYPE_SHARED here, not {split_type}")
         self._check_comm()
         color = self._link.node if split_type == COMM_TYPE_SHARED else UNDEFINED
-        shown = "UNDEFINED" if color == UNDEFINED else "COMM_TYPE_SHARED"
-        return self._split("Split_type", color, key, ("split_type", shown))
+        label = "UNDEFINED" if color == UNDEFINED else "COMM_TYPE_SHARED"
+        return self._split("Split_type", color, key, ("split_type", label))
 
     def _split(self, name: str, color: int, key: int, shown: tuple[str, Any]) -> Any:
         call: Call = (name, (shown, ("key", key)))

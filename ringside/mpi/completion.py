@@ -29,11 +29,11 @@ class Active(Handle):
 
 def _active(requests: Sequence[Active]) -> list[Placed]:
     active = []
-    for place, request in enumerate(requests):
+    for index, request in enumerate(requests):
         if not isinstance(request, Active):
             raise TypeError(f"Cannot convert {type(request).__name__} to mpi4py.MPI.Request")
         if request._operation is not None:
-            active.append((place, request._operation))
+            active.append((index, request._operation))
     return active
 
 
@@ -113,12 +113,12 @@ def get_status(
     for _, operation in ready:
         operation.keep()
     if ready or not active:
-        for place, status in enumerate(statuses or ()):
-            if status is not None and place in described:
-                described[place].describe(status)
+        for index, status in enumerate(statuses or ()):
+            if status is not None and index in described:
+                described[index].describe(status)
             elif status is not None and how != "some":
                 status.fill(ANY_SOURCE, ANY_TAG, 0)
-    return [place for place, _ in ready], len(active)
+    return [index for index, _ in ready], len(active)
 
 
 def finish_all(
@@ -127,12 +127,12 @@ def finish_all(
     objects: list[Any] = [None] * len(requests)
     filled = [Status() for _ in requests]
     failures: list[MPIException] = []
-    for place, operation in done:
-        requests[place]._release()
+    for index, operation in done:
+        requests[index]._release()
         try:
-            objects[place] = operation.finish(filled[place])
+            objects[index] = operation.finish(filled[index])
         except MPIException as error:
-            filled[place].error = int(error)
+            filled[index].error = int(error)
             failures.append(error)
     _give(statuses, filled)
     if failures:
@@ -147,9 +147,9 @@ def finish_any(
         if status is not None:
             status.fill(ANY_SOURCE, ANY_TAG, 0)
         return UNDEFINED, None
-    place, operation = done[0]
-    requests[place]._release()
-    return place, operation.finish(status)
+    index, operation = done[0]
+    requests[index]._release()
+    return index, operation.finish(status)
 
 
 def finish_some(
@@ -157,10 +157,10 @@ def finish_some(
 ) -> tuple[list[int] | None, list[Any] | None]:
     if not done:
         return None, None
-    chosen = [requests[place] for place, _ in done]
+    chosen = [requests[index] for index, _ in done]
     renumbered = [(i, operation) for i, (_, operation) in enumerate(done)]
     objects = finish_all(chosen, renumbered, statuses)
-    return [place for place, _ in done], objects
+    return [index for index, _ in done], objects
 
 
 def _give(statuses: list[Status] | None, filled: list[Status]) -> None:

@@ -178,12 +178,12 @@ def _distinct(ranks: Sequence[int]) -> list[int]:
 
 
 def _places(ranges: Sequence[tuple[int, int, int]]) -> list[int]:
-    places: list[int] = []
+    ranks: list[int] = []
     for first, last, step in ranges:
         if step == 0:
             raise MPIException(ERR_ARG, "a range with step 0")
-        places += range(first, last + (1 if step > 0 else -1), step)
-    return places
+        ranks += range(first, last + (1 if step > 0 else -1), step)
+    return ranks
 
 
 def as_ranks(group: Any, members: tuple[int, ...]) -> tuple[int, ...]:

@@ -178,10 +178,10 @@ class Objects(Membership):
 
     def _parts(self, items: Sequence[Any] | None) -> list[Any]:
         self._check_comm()
-        given = [None] * self._size if items is None else list(items)
-        if len(given) != self._size:
-            raise ValueError(f"expecting {self._size} items, got {len(given)}")
-        return [_contribution(item) for item in given]
+        objects = [None] * self._size if items is None else list(items)
+        if len(objects) != self._size:
+            raise ValueError(f"expecting {self._size} items, got {len(objects)}")
+        return [_contribution(item) for item in objects]
 
 
 def _contribution(obj: Any) -> tuple[str, int, bytes]:

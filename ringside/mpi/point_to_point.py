@@ -59,17 +59,17 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> None:
         """Send one buffer and receive into another, at the same time."""
-        given, place = plain_bytes(sendbuf), plain_bytes(recvbuf)
+        send_view, recv_view = plain_bytes(sendbuf), plain_bytes(recvbuf)
         if (
-            given is not None
-            and place is not None
-            and not place.readonly
+            send_view is not None
+            and recv_view is not None
+            and not recv_view.readonly
             and transfer.exchange_bytes(
                 self,
-                given,
+                send_view,
                 dest,
                 sendtag,
-                place,
+                recv_view,
                 source,
                 recvtag,
                 status,

@@ -31,7 +31,7 @@ class Prepared(NamedTuple):
     @property
     def kind(self) -> int:
         """Of this rank's buffer, of ``wire.KINDS``."""
-        return next((place.datatype.kind for place in (*self.received, *self.sent)), 0)
+        return next((block.datatype.kind for block in (*self.received, *self.sent)), 0)
 
     def run(self, comm: Membership) -> None:
         """Take part, and return when that is done."""
@@ -113,16 +113,16 @@ def alltoall(comm: Membership, name: str, sendbuf: Any, recvbuf: Any, by_counts:
     comm._check_comm()
     blocks = _blocks(comm, recvbuf, True, by_counts)
     in_place = is_in_place(sendbuf)
-    given = blocks if in_place else _blocks(comm, sendbuf, False, by_counts)
-    return _given_to_all(name, given, blocks, in_place)
+    send_blocks = blocks if in_place else _blocks(comm, sendbuf, False, by_counts)
+    return _given_to_all(name, send_blocks, blocks, in_place)
 
 
 def alltoall_typed(comm: Membership, name: str, sendbuf: Any, recvbuf: Any) -> Prepared:
     comm._check_comm()
     blocks = typed_blocks(recvbuf, True, comm._size)
     in_place = is_in_place(sendbuf)
-    given = blocks if in_place else typed_blocks(sendbuf, False, comm._size)
-    return _given_to_all(name, given, blocks, in_place)
+    send_blocks = blocks if in_place else typed_blocks(sendbuf, False, comm._size)
+    return _given_to_all(name, send_blocks, blocks, in_place)
 
 
 def _given_to_all(name: str, given: list[Region], blocks: list[Region], in_place: bool) -> Prepared:

@@ -179,8 +179,8 @@ class Request(Active):
         done = some(requests, "any", _name, blocking=False)
         if done is None:
             return UNDEFINED, False, None
-        place, obj = finish_any(requests, done, status)
-        return place, True, obj
+        index, obj = finish_any(requests, done, status)
+        return index, True, obj
 
     @classmethod
     def Waitsome(
@@ -223,24 +223,24 @@ class Request(Active):
         cls, requests: Sequence[Request], status: Status | None = None
     ) -> tuple[int, bool]:
         """Return the place of a complete operation, which is left to be completed."""
-        places, active = get_status(requests, "any", "Get_status_any", [status])
-        return (places[0] if places else UNDEFINED), bool(places) or not active
+        indices, active = get_status(requests, "any", "Get_status_any", [status])
+        return (indices[0] if indices else UNDEFINED), bool(indices) or not active
 
     @classmethod
     def Get_status_all(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> bool:
         """Tell whether all operations are complete, and leave them to be completed."""
-        places, active = get_status(requests, "all", "Get_status_all", statuses)
-        return len(places) == active
+        indices, active = get_status(requests, "all", "Get_status_all", statuses)
+        return len(indices) == active
 
     @classmethod
     def Get_status_some(
         cls, requests: Sequence[Request], statuses: list[Status] | None = None
     ) -> list[int] | None:
         """Return the places of the complete operations, which are left to be completed."""
-        places, active = get_status(requests, "some", "Get_status_some", statuses)
-        return places if active else None
+        indices, active = get_status(requests, "some", "Get_status_some", statuses)
+        return indices if active else None
 
     get_status_any = Get_status_any
     get_status_all = Get_status_all

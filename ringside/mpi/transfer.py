@@ -168,8 +168,8 @@ def probe(
     if source == PROC_NULL:
         nobody(status)
         return True
-    found = comm._link.probe(comm._id, source, tag, blocking=blocking, call=call)
-    return found is not None and _described(found, status)
+    completion = comm._link.probe(comm._id, source, tag, blocking=blocking, call=call)
+    return completion is not None and _described(completion, status)
 
 
 def matched_probe(
@@ -183,13 +183,13 @@ def matched_probe(
     if source == PROC_NULL:
         nobody(status)
         return Message(MESSAGE_NO_PROC)
-    found = comm._link.probe(comm._id, source, tag, blocking=blocking, call=call)
-    if found is None:
+    completion = comm._link.probe(comm._id, source, tag, blocking=blocking, call=call)
+    if completion is None:
         if status is not None:
             status.fill(ANY_SOURCE, ANY_TAG, 0)
         return None
-    _described(found, status)
-    number = comm._link.irecv(comm._id, found.source, found.tag, -1, call=call)
+    _described(completion, status)
+    number = comm._link.irecv(comm._id, completion.source, completion.tag, -1, call=call)
     return Message._of(comm._link, number, call)
 
 

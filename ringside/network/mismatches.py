@@ -35,16 +35,16 @@ def sentence(message: Sent, receive: Posted, send: CallSite, take: CallSite) -> 
     """
     sender = f"rank {message.world_source}'s {_shown(send)}"
     taker = f"rank {receive.request.rank}'s {_shown(take)}"
-    sent, wanted = message.kind, receive.kind
-    if sent == wanted:
+    sent, take_kind = message.kind, receive.kind
+    if sent == take_kind:
         return (
             f"{sender} sent {len(message.payload)} bytes, {taker} has a buffer of "
             f"{receive.capacity}: the rest of it stayed as it was."
         )
     cure = "Give both arrays the same dtype."
-    if OBJECT in (sent, wanted):
+    if OBJECT in (sent, take_kind):
         cure = "Use send with recv, or Send with Recv."
-    return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[wanted]}. {cure}"
+    return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[take_kind]}. {cure}"
 
 
 def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int, CallSite]) -> str:

@@ -41,18 +41,18 @@ def make_call(
     function = find()
     args = [tensors.from_arrays(item) for item in call["args"]]
     kwargs = {name: tensors.from_arrays(item) for name, item in call["kwargs"].items()}
-    given = tensors.tensors_in([args, kwargs])
+    inputs = tensors.tensors_in([args, kwargs])
     before = tensors.tensors_in(tensors.from_arrays([asked["args"], asked["kwargs"]]))
-    meter.memory.given(given)
+    meter.memory.given(inputs)
     with meter:
         value = function(*([group, *args] if call["comm"] else args), **kwargs)
     attested = {
         "changed": any(
             not np.array_equal(tensors.memory(tensor), tensors.memory(old))
-            for tensor, old in zip(given, before, strict=True)
+            for tensor, old in zip(inputs, before, strict=True)
         ),
         "memory": meter.memory.report(),
-        "aliased": any(_share(item, given) for item in tensors.tensors_in(value)),
+        "aliased": any(_share(item, inputs) for item in tensors.tensors_in(value)),
     }
     return attested, tensors.to_arrays(value)
 

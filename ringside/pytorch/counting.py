@@ -91,10 +91,10 @@ class Meter(_Mode):  # type: ignore[misc]
         outputs = _tensors(result)
         if self._only_shapes(outputs):
             return result
-        known = self._classes.get(func)
-        if known is None:
-            known = self._classes[func] = _classify(func)
-        kind, flops_of = known
+        entry = self._classes.get(func)
+        if entry is None:
+            entry = self._classes[func] = _classify(func)
+        kind, flops_of = entry
         phase = self.memory.phase()
         if kind != FREE:
             self._count(kind, flops_of, args, kwargs, result, outputs, phase)
@@ -136,12 +136,12 @@ class Meter(_Mode):  # type: ignore[misc]
         """torch's formula, worked out once for the same shapes and options."""
         key = (flops_of, *map(_shape, args), *((n, _shape(v)) for n, v in kwargs.items()))
         try:
-            known = self._known_flops.get(key)
+            flops = self._known_flops.get(key)
         except TypeError:  # an option that can't be hashed
             return float(flops_of(*args, **kwargs, out_val=result))
-        if known is None:
-            known = self._known_flops[key] = float(flops_of(*args, **kwargs, out_val=result))
-        return known
+        if flops is None:
+            flops = self._known_flops[key] = float(flops_of(*args, **kwargs, out_val=result))
+        return flops
 
 
 _active: list[Memory] = []
@@ -171,13 +171,13 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     """The tensors in an operator's arguments or results: alone, or in lists."""
     if isinstance(value, torch.Tensor):
         return [value]
-    found = []
+    tensors = []
     for item in value if isinstance(value, Iterable) and not isinstance(value, str) else ():
         if isinstance(item, torch.Tensor):
-            found.append(item)
+            tensors.append(item)
         elif isinstance(item, (list, tuple)):
-            found += [inner for inner in item if isinstance(inner, torch.Tensor)]
-    return found
+            tensors += [inner for inner in item if isinstance(inner, torch.Tensor)]
+    return tensors
 
 
 def _shape(value: Any) -> Any:

@@ -203,7 +203,7 @@ class RecordingLink(Link):
         self.wait([request], "all", call=call)
         if name != MAKES_GROUP:
             return None
-        members = tuple(self._infos[comm].members[place] for place in spec[0])
+        members = tuple(self._infos[comm].members[rank] for rank in spec[0])
         count = self._times_made.get(members, 0)
         self._times_made[members] = count + 1
         info = CommInfo(len(self._infos), members, members.index(self.rank))
@@ -470,7 +470,7 @@ def trace_call(
     Returns:
         Logs by rank, this process's share of them, and the axes along which ranks are alike.
     """
-    asked = call["fakes"]
+    fakes = call["fakes"]
 
     def trace_one(rank: int) -> RankLog:
         def prepare(group: Any, mode: FakeTensorMode) -> _Run:
@@ -481,11 +481,11 @@ def trace_call(
             }
             return _Run(function, [group, *args] if call["comm"] else args, kwargs)
 
-        return trace_rank(prepare, rank, asked["world_size"], folder, call["comm"])
+        return trace_rank(prepare, rank, fakes["world_size"], folder, call["comm"])
 
-    grid = Grid.of(asked["grid"], asked["world_size"])
+    grid = Grid.of(fakes["grid"], fakes["world_size"])
     logs, alike = trace_kinds(
-        trace_one, grid, asked["alike"], witnesses=asked["witnesses"], share=asked["share"]
+        trace_one, grid, fakes["alike"], witnesses=fakes["witnesses"], share=fakes["share"]
     )
     return logs, list(alike)
 

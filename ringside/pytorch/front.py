@@ -75,7 +75,7 @@ def begin(info: CommInfo | None) -> Any:
         timeout=distributed_c10d.default_pg_timeout,
     )
     distributed_c10d._world.pg_group_ranks[group] = {
-        rank: place for place, rank in enumerate(info.members)
+        rank: group_rank for group_rank, rank in enumerate(info.members)
     }
     return group
 
@@ -122,13 +122,13 @@ def _rendezvous(
     url: str, rank: int = -1, world_size: int = -1, **kwargs: Any
 ) -> Iterator[tuple[LocalStore, int, int]]:
     link = ringside.network.link.current()
-    for name, asked, actual in (
+    for name, value, actual in (
         ("rank", rank, link.rank),
         ("world_size", world_size, link.world_size),
     ):
-        if asked not in (-1, actual):
+        if value not in (-1, actual):
             raise ValueError(
-                f"init_process_group({name}={asked}), but this run's {name} is {actual}: leave it "
+                f"init_process_group({name}={value}), but this run's {name} is {actual}: leave it "
                 f"out, or take it from the environment variable {name.upper()}."
             )
     _store[:] = [LocalStore()]

@@ -180,8 +180,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Reduce lists of tensors; member r gets entry r."""
-        (output,), (given,) = _listed(outputs), _nested(inputs)
-        return self._reduce_scatter(output, given, opts, "reduce_scatter")
+        (output,), (pieces,) = _listed(outputs), _nested(inputs)
+        return self._reduce_scatter(output, pieces, opts, "reduce_scatter")
 
     def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce a tensor; member r gets the r-th of equal parts."""
@@ -246,14 +246,14 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Collect every member's tensor on all members."""
-        (into,), (given,) = _nested(outputs), _listed(inputs)
-        return self._allgather(into, given, opts, "all_gather")
+        (into,), (tensor,) = _nested(outputs), _listed(inputs)
+        return self._allgather(into, tensor, opts, "all_gather")
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Several all_gather in one call; ``outputs[r][i]`` is tensor i of member r."""
         works = [
-            self._allgather([of_rank[i] for of_rank in outputs], given, opts, "all_gather")
-            for i, given in enumerate(inputs)
+            self._allgather([of_rank[i] for of_rank in outputs], tensor, opts, "all_gather")
+            for i, tensor in enumerate(inputs)
         ]
         return self._together(works, opts)
 
@@ -295,7 +295,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Collect every member's tensor on the root."""
-        (given,) = _listed(inputs)
+        (tensor,) = _listed(inputs)
         root = self._root(opts)
         call: Call = ("gather", (("dst", self._info.members[root]),))
         into = _nested(outputs)[0] if root == self._info.rank else []
@@ -303,11 +303,11 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
             raise ValueError(f"gather wants {self.size()} output tensors, got {len(into)}.")
         part = self._join(
             "gather",
-            (root, tensors.elements(given)),
+            (root, tensors.elements(tensor)),
             call,
-            _of([given]),
+            _of([tensor]),
             lambda value: _put_all(into, value or [], call),
-            sent=() if _share(given, into) else [given],
+            sent=() if _share(tensor, into) else [tensor],
             received=into,
         )
         return self._work([part], call, list(into), opts)
@@ -317,19 +317,19 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         (output,) = _listed(outputs)
         root = self._root(opts)
         call: Call = ("scatter", (("src", self._info.members[root]),))
-        given = _nested(inputs)[0] if root == self._info.rank else []
-        if root == self._info.rank and len(given) != self.size():
-            raise ValueError(f"scatter wants {self.size()} tensors, one per rank: {len(given)}.")
-        for tensor in given:
+        pieces = _nested(inputs)[0] if root == self._info.rank else []
+        if root == self._info.rank and len(pieces) != self.size():
+            raise ValueError(f"scatter wants {self.size()} tensors, one per rank: {len(pieces)}.")
+        for tensor in pieces:
             _fits(tensor, output.numel(), output, call)
-        data = [tensors.elements(tensor) for tensor in given] or None
+        data = [tensors.elements(tensor) for tensor in pieces] or None
         part = self._join(
             "scatter",
             (root, data),
             call,
             _of([output]),
             lambda value: _put(output, value),
-            sent=() if _share(output, given) else given,
+            sent=() if _share(output, pieces) else pieces,
             received=[output],
         )
         return self._work([part], call, [output], opts)
@@ -342,9 +342,9 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         self, output: Any, given: Any, output_splits: Any, input_splits: Any, opts: Any = None
     ) -> NetworkWork:
         """As alltoall, with parts along the first dimension of one tensor."""
-        shown = "all_to_all_single"
-        into = _split(output, output_splits, self.size(), shown)
-        return self._alltoall(into, _split(given, input_splits, self.size(), shown), opts, shown)
+        name = "all_to_all_single"
+        into = _split(output, output_splits, self.size(), name)
+        return self._alltoall(into, _split(given, input_splits, self.size(), name), opts, name)
 
     alltoall_base = all_to_all_single
 
@@ -461,7 +461,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         self, one: Callable[..., NetworkWork], outputs: Any, inputs: Any, opts: Any
     ) -> NetworkWork:
         pairs = zip(outputs, inputs, strict=True)
-        return self._together([one(output, given, opts) for output, given in pairs], opts)
+        return self._together([one(output, tensor, opts) for output, tensor in pairs], opts)
 
     def _together(self, works: Sequence[NetworkWork], opts: Any) -> NetworkWork:
         parts = [part for work in works for part in work._parts]
@@ -479,8 +479,8 @@ def _refusing_backend(rank: int, size: int) -> Any:
 
 
 def _listed(given: Any) -> list[torch.Tensor]:
-    found = [given] if isinstance(given, torch.Tensor) else list(given)
-    return [tensors.check(tensor) for tensor in found]
+    entries = [given] if isinstance(given, torch.Tensor) else list(given)
+    return [tensors.check(tensor) for tensor in entries]
 
 
 def _nested(given: Any) -> list[list[torch.Tensor]]:

@@ -188,12 +188,12 @@ class Memory:
         highest = [0] * len(KINDS)
         peak, at_peak = 0, [0] * len(KINDS)
         after_step = list(now)
-        for place, (entry, change) in enumerate(self._log[: self._last], 1):
+        for number, (entry, change) in enumerate(self._log[: self._last], 1):
             now[entry.kind] += change
             highest[entry.kind] = max(highest[entry.kind], now[entry.kind])
             if change > 0 and sum(now) > peak:
                 peak, at_peak = sum(now), list(now)
-            if place == self._stepped:
+            if number == self._stepped:
                 after_step = list(now)
         return {
             "peak": peak,

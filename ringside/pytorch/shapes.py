@@ -90,9 +90,9 @@ class Shapes:
             _CHANGES
         ):
             return None
-        for place, arg in enumerate(args):
+        for index, arg in enumerate(args):
             if arg is result:
-                return lambda args: args[place]
+                return lambda args: args[index]
         stands_on = result.untyped_storage()._cdata
         shape, stride, offset = tuple(result.shape), result.stride(), result.storage_offset()
         dtype, device, mode = result.dtype, result.fake_device, self._mode
@@ -102,7 +102,7 @@ class Shapes:
         def fresh() -> torch.Tensor:
             return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
-        sources = [place for place, arg in enumerate(args) if _stands_on(arg, stands_on)]
+        sources = [index for index, arg in enumerate(args) if _stands_on(arg, stands_on)]
         if any(_stands_on(arg, stands_on) for arg in (kwargs or {}).values()):
             return None
         if sources:

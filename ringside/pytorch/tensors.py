@@ -86,8 +86,8 @@ def memory(tensor: torch.Tensor) -> Any:
         return np.empty(0, np.uint8)
     shared: Any = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
     shared.owner = tensor  # lives as long as the array does
-    found: Array = np.frombuffer(shared, np.uint8)
-    return found
+    array: Array = np.frombuffer(shared, np.uint8)
+    return array
 
 
 def storage(tensor: torch.Tensor) -> int:
@@ -99,8 +99,8 @@ def storage(tensor: torch.Tensor) -> int:
 
 def elements(tensor: torch.Tensor) -> Array:
     """The tensor's elements in NumPy's nearest dtype, shape (numel,), shared with it."""
-    found: Array = memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
-    return found
+    array: Array = memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
+    return array
 
 
 def poison(tensor: torch.Tensor) -> None:
@@ -149,7 +149,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
-        return [found for item in value.values() for found in tensors_in(item)]
+        return [tensor for item in value.values() for tensor in tensors_in(item)]
     if isinstance(value, (tuple, list)):
-        return [found for item in value for found in tensors_in(item)]
+        return [tensor for item in value for tensor in tensors_in(item)]
     return []

@@ -216,7 +216,7 @@ def limit_resources(
     A limit above the present hard limit is lowered to that. ``nproc`` counts all processes and
     threads of the user, and does not bind root. ``memory_bytes`` is address space.
     """
-    wanted = {
+    limits = {
         resource.RLIMIT_CPU: cpu_s,
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_NPROC: nproc,
@@ -224,7 +224,7 @@ def limit_resources(
         resource.RLIMIT_NOFILE: nofile,
         resource.RLIMIT_CORE: 0,
     }
-    for limit, value in wanted.items():
+    for limit, value in limits.items():
         if value is None:
             continue
         hard = resource.getrlimit(limit)[1]
@@ -246,11 +246,11 @@ def interpreter_paths() -> list[Path]:
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:
     """The paths that lie in none of the others."""
-    kept: list[Path] = []
+    roots: list[Path] = []
     for path in sorted(set(paths)):
-        if not any(path.is_relative_to(other) for other in kept):
-            kept.append(path)
-    return kept
+        if not any(path.is_relative_to(other) for other in roots):
+            roots.append(path)
+    return roots
 
 
 def _readable(strict: bool, extra: Sequence[Path]) -> list[Path]:
@@ -297,13 +297,13 @@ def _take_proc_away(*, read_only: bool) -> list[str]:
 
 
 def _close_descriptors_except(keep: Iterable[int]) -> None:
-    kept = sorted({1, 2, *keep} - {0})
+    descriptors = sorted({1, 2, *keep} - {0})
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0, inheritable=False)
-    if null not in kept and null != 0:
+    if null not in descriptors and null != 0:
         os.close(null)
     low = 1
-    for descriptor in kept:
+    for descriptor in descriptors:
         os.closerange(low, descriptor)
         low = descriptor + 1
     os.closerange(low, _highest_descriptor())

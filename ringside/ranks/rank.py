@@ -138,14 +138,14 @@ def run_call(
             the function.
     """
     (comm, encoded), (_, encoded_again) = map(split_call, bodies)
-    number, members, place, ranks_per_node = codec.decode(comm)
+    number, members, rank, ranks_per_node = codec.decode(comm)
     current().ranks_per_node = ranks_per_node
-    info = CommInfo(number, members, place)
-    call, asked = (codec.decode(each, copy=False) for each in (encoded, encoded_again))
+    info = CommInfo(number, members, rank)
+    call, call_again = (codec.decode(buffer, copy=False) for buffer in (encoded, encoded_again))
     bytecode.known.update(call["code"])
     try:
         attested, value = make(
-            call, asked, info, folder, lambda: find_function(call, folder, modules)
+            call, call_again, info, folder, lambda: find_function(call, folder, modules)
         )
         return Op.RESULT, result_parts(attested, value)
     except CodecError as error:

@@ -68,8 +68,8 @@ def _serve(control: socket.socket) -> None:
                 gc.freeze()
             elif command["do"] == "locate":
                 by_rank = dict(enumerate(worlds.get(command["world"], [])))
-                asked = [by_rank[rank] for rank in command["ranks"] if rank in by_rank]
-                _signal(asked, signal.SIGUSR1)
+                rank_pids = [by_rank[rank] for rank in command["ranks"] if rank in by_rank]
+                _signal(rank_pids, signal.SIGUSR1)
             elif command["do"] == "kill":
                 _kill(worlds.pop(command["world"], []))
             elif command["do"] == "pids":
@@ -142,8 +142,8 @@ def _fork(control: socket.socket, command: dict[str, Any], fds: list[int]) -> in
 
 
 def _spawn(control: socket.socket, command: dict[str, Any], fds: list[int]) -> int:
-    words = [json.dumps(command), *map(str, fds)]
-    argv = [sys.executable, "-I", "-c", _RANK.format(kit=_KIT), *words]
+    arguments = [json.dumps(command), *map(str, fds)]
+    argv = [sys.executable, "-I", "-c", _RANK.format(kit=_KIT), *arguments]
     return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL).pid
 
 

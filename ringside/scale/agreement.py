@@ -79,11 +79,11 @@ def _check_messages(trace: Trace, fold: Fold | None) -> None:
                     f"is never sent{where}."
                 )
             if fold is None or fold.stand_in[op.peer] == op.peer:
-                asked = rank, op.peer, op.comm, op.tag
+                envelope = rank, op.peer, op.comm, op.tag
             else:
                 home = fold.home(op.peer)
-                asked = home[rank], home[op.peer], fold.home_comm(op.comm, op.peer), op.tag
-            if (send.peer, source, send.comm, send.tag) != asked:
+                envelope = home[rank], home[op.peer], fold.home_comm(op.comm, op.peer), op.tag
+            if (send.peer, source, send.comm, send.tag) != envelope:
                 raise DisagreementError(
                     f"rank {rank} receives{where} a message that rank {source} sends to rank "
                     f"{send.peer}, with tag {send.tag}, on {send.comm}; it asked for one from "
@@ -180,8 +180,8 @@ def compare(fakes: Trace, network: Trace) -> None:
         for index, (op, counted) in enumerate(pairs):
             what = _difference(op, counted, fakes, network)
             if what:
-                place = op if op is not None else counted
-                where = _where(fakes if op is not None else network, place)
+                operation = op if op is not None else counted
+                where = _where(fakes if op is not None else network, operation)
                 raise DisagreementError(
                     f"rank {rank}, operation {index}{where}: {what}. The code does something else "
                     "on fake tensors than on real ones, or the trace was not made by running it."

@@ -85,10 +85,10 @@ class _Builder:
         if log.rank != rank:
             raise TraceError(f"the log of rank {log.rank} came where that of {rank} was due.")
         self._spend(len(log.rows) + sum(len(members) for _, members in log.comms))
-        place = [
+        site_ids = [
             self.sites.setdefault(CallSite(*site), len(self.sites)) for site in log.sites
         ]  # a row's site -1 stands for none
-        place.append(-1)
+        site_ids.append(-1)
         comms = ["world", *(self._path(log, number) for number in range(len(log.comms)))]
         paths = dict(enumerate(comms))
         ops: list[Op] = []
@@ -97,7 +97,7 @@ class _Builder:
         waits = log.waits.tolist()
         work = [self._work(row, log) for row in log.work.tolist()]
         for kind, peer, tag, nbytes, comm, ref, count, site in log.rows.tolist():
-            at = place[site]
+            at = site_ids[site]
             if kind == _COMPUTE:
                 ops.append(
                     Op(kind, detail=(*work[ref][:3], log.labels[tag], *work[ref][3:]), site=at)
@@ -178,22 +178,22 @@ class _Builder:
         fold, sides = self._fold, gathering.sides
         if fold is None:
             return sides
-        path, made = key if isinstance(key, tuple) else (key, ())
-        first, found = gathering.places[0][0], {}
+        path, group = key if isinstance(key, tuple) else (key, ())
+        first, by_member = gathering.places[0][0], {}
         for member in gathering.members:
             side = sides.get(member)
             if side is None:
                 home = fold.home(member)
                 moved: Any = fold.home_comm(path, member)
-                if made:
-                    moved = moved, tuple(sorted(home[other] for other in made))
+                if group:
+                    moved = moved, tuple(sorted(home[other] for other in group))
                 like = self._gatherings.get((moved, count))
                 side = like.sides.get(home[member]) if like is not None else None
                 if side is None:
                     continue
                 self._agree(member, side, gathering, first)
-            found[member] = side
-        return found
+            by_member[member] = side
+        return by_member
 
     @staticmethod
     def _agree(rank: int, side: Collective, gathering: _Gathering, other: int) -> None:

@@ -75,8 +75,8 @@ class TorchTrace(Kinds):
     @property
     def num_ops(self) -> int:
         """Operations of all ranks together."""
-        each = self.world_size // self.num_kinds
-        return each * sum(len(log.rows) for log in self.logs.values())
+        per_kind = self.world_size // self.num_kinds
+        return per_kind * sum(len(log.rows) for log in self.logs.values())
 
     @property
     def extents(self) -> dict[str, int]:
@@ -139,7 +139,7 @@ def from_logs(answers: Sequence[Any], told: dict[str, Any]) -> TorchTrace:
         TraceError: an answer is malformed, or breaks a conservation law.
     """
     world_size, grid = told["world_size"], Grid(told["grid"])
-    found: dict[Any, Any] = {}
+    by_rank: dict[Any, Any] = {}
     axes: Any = None
     for answer in answers:
         if not isinstance(answer, tuple) or len(answer) != 2:
@@ -149,13 +149,13 @@ def from_logs(answers: Sequence[Any], told: dict[str, Any]) -> TorchTrace:
             raise TraceError("the tracing process gave no logs.")
         if axes not in (None, its_axes):
             raise TraceError(f"two tracing processes found ranks alike along {axes}, {its_axes}.")
-        found.update(logs)
+        by_rank.update(logs)
         axes = its_axes
     alike = tuple(axes)
     grid.check_axes(alike)
     if told["alike"] is not None and list(alike) != told["alike"]:
         raise TraceError(f"ranks were to be alike along {told['alike']}, and are along {axes}.")
-    logs = {rank: checked(log, world_size) for rank, log in found.items()}
+    logs = {rank: checked(log, world_size) for rank, log in by_rank.items()}
     if any(rank != log.rank for rank, log in logs.items()):
         raise TraceError("the tracing process gave logs under wrong ranks.")
     traced = TorchTrace(logs, grid, alike)
@@ -177,7 +177,7 @@ def num_transfers(trace: Trace, machine: Machine) -> int:
     ``halving_doubling`` (2 p log2 p: 9,216 for 512).
     """
     total = 0
-    known: dict[tuple[str, int, tuple[int, ...], int], int] = {}
+    cache: dict[tuple[str, int, tuple[int, ...], int], int] = {}
     for rank, ops in enumerate(trace.ops):
         for op in ops:
             if op.kind == Kind.ISEND:
@@ -185,9 +185,9 @@ def num_transfers(trace: Trace, machine: Machine) -> int:
             elif op.kind == Kind.COLLECTIVE and op.detail and op.detail[3][0] == rank:
                 name, _, root, members, sizes = op.detail
                 key = name, root, members, max(sizes, default=0)
-                if key not in known:
-                    known[key] = _transfers_of(machine, name, members, root, sizes)
-                total += known[key]
+                if key not in cache:
+                    cache[key] = _transfers_of(machine, name, members, root, sizes)
+                total += cache[key]
     return total
 
 

@@ -138,14 +138,14 @@ def trace_kinds(
     if alike is None:
         alike = [axis for axis in grid.sizes if _is_alike_along(axis, grid, log_of)]
     grid.check_axes(alike)
-    kept = {}
+    kind_logs = {}
     ranks = [rank for rank in range(grid.world_size) if grid.stand_in(rank, alike) == rank]
     for rank in ranks[share[0] :: share[1]]:
-        kept[rank] = log_of(rank)
+        kind_logs[rank] = log_of(rank)
         corner = {a: grid.sizes[a] - 1 if a in alike else at for a, at in grid.place(rank).items()}
         witness = grid.rank(corner)
         if witnesses and witness != rank:
-            expected = moved_to(kept[rank], grid.way(witness, alike))
+            expected = moved_to(kind_logs[rank], grid.way(witness, alike))
             differs = difference(expected, log_of(witness))
             if differs:
                 raise TraceError(
@@ -153,7 +153,7 @@ def trace_kinds(
                     f"{', '.join(alike)}, and are not: {differs}. Name in `alike` only the axes "
                     "along which every rank does the same, or leave `alike` empty."
                 )
-    return kept, tuple(alike)
+    return kind_logs, tuple(alike)
 
 
 def _is_alike_along(axis: str, grid: Grid, log_of: TraceOne) -> bool:
@@ -161,8 +161,8 @@ def _is_alike_along(axis: str, grid: Grid, log_of: TraceOne) -> bool:
     size = grid.sizes[axis]
     for by in dict.fromkeys((1 % size, size - 1)):
         if by:
-            places = grid.moved({axis: by})
-            if difference(moved_to(log_of(0), places), log_of(int(places[0]))):
+            targets = grid.moved({axis: by})
+            if difference(moved_to(log_of(0), targets), log_of(int(targets[0]))):
                 return False
     return True
 

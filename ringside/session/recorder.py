@@ -133,8 +133,8 @@ class Recorder:
     def counted(self, flops: float, nbytes: float, moved: float = 0.0) -> None:
         """An operator's work, as ``Link.work`` counts it."""
         if self.enabled:
-            for place, amount in enumerate((flops, nbytes, 1, moved)):
-                self._work[place] += amount
+            for index, amount in enumerate((flops, nbytes, 1, moved)):
+                self._work[index] += amount
 
     def take_work_of(self, other: Recorder) -> bool:
         """Give each call the work that another run of the same calls counted, if they match."""
@@ -156,10 +156,10 @@ class Recorder:
 
     def _student_line(self) -> tuple[str, int]:
         """The innermost line that is neither this kit's nor a library's."""
-        found = student_frame(sys._getframe(1))
-        if found is None and threading.get_ident() != self._main and self._main is not None:
-            found = student_frame(sys._current_frames().get(self._main))  # a thread of autograd
-        return (Path(found.f_code.co_filename).name, found.f_lineno) if found else ("", 0)
+        frame = student_frame(sys._getframe(1))
+        if frame is None and threading.get_ident() != self._main and self._main is not None:
+            frame = student_frame(sys._current_frames().get(self._main))  # a thread of autograd
+        return (Path(frame.f_code.co_filename).name, frame.f_lineno) if frame else ("", 0)
 
 
 def student_frame(frame: FrameType | None) -> FrameType | None:
@@ -233,10 +233,10 @@ def phase(name: str, item: str = "") -> Iterator[None]:
     Raises:
         ValueError: it isn't such a text.
     """
-    for words in (name, item):
-        if not isinstance(words, str) or len(words) > 40 or set(words) & set("[],\n"):
+    for text in (name, item):
+        if not isinstance(text, str) or len(text) > 40 or set(text) & set("[],\n"):
             raise ValueError(
-                f"phase: {words!r} must be a text of at most 40 characters, without brackets, "
+                f"phase: {text!r} must be a text of at most 40 characters, without brackets, "
                 "commas or line breaks."
             )
     if not link.inside_rank() or not name:

@@ -97,8 +97,8 @@ class Engine:
         where = rank, op
         if where in self._open:
             clock, request = self._open.pop(where)
-            known = self.threads[rank].ops[op]
-            self._bind(known.message, request, clock, _from_anybody(known))
+            operation = self.threads[rank].ops[op]
+            self._bind(operation.message, request, clock, _from_anybody(operation))
         elif where in self._collectives:
             clock, request = self._collectives.pop(where)
             self._start_collective(rank, op, self.threads[rank].ops[op], clock, request)
@@ -166,7 +166,7 @@ class Engine:
         ops, cursor, clock, rank = thread.ops, thread.cursor, thread.clock, thread.rank
         if thread.pending:
             return
-        own = thread.first_index < 0
+        is_rank = thread.first_index < 0
         requests = thread.requests
         while cursor < len(ops):
             op = ops[cursor]
@@ -175,7 +175,7 @@ class Engine:
                 self._send(thread, cursor, op, clock)
             elif kind == _IRECV:
                 request = requests[op[5]] = TimedRequest(rank, None)
-                if not own:
+                if not is_rank:
                     self._bind(op[6], request, clock)
                 elif op[6] >= 0:
                     self._bind(op[6], request, clock, _from_anybody(op))
@@ -207,7 +207,7 @@ class Engine:
                     query.posted = clock
                     self._questions.pend(query, clock)
                 return
-            if own and kind != _POLL and thread.failed:
+            if is_rank and kind != _POLL and thread.failed:
                 thread.failed.clear()
             cursor += 1
         thread.clock, thread.cursor = clock, cursor
@@ -223,8 +223,8 @@ class Engine:
             message = messages[op[6]] = Flight()
         message.source, message.dest, message.nbytes, message.tag = rank, op[1], op[3], op[2]
         message.posted = clock
-        own = thread.first_index < 0
-        message.index = (cursor << _MICRO) if own else thread.first_index + cursor
+        is_rank = thread.first_index < 0
+        message.index = (cursor << _MICRO) if is_rank else thread.first_index + cursor
         thread.requests[op[5]] = message.send = TimedRequest(rank, message)
         mode = op[7][0] if op[7] else 0
         if mode == _BUFFERED or (op[3] < self._threshold and mode != _SYNC):
@@ -241,8 +241,8 @@ class Engine:
         """A live receive whose message isn't known yet; of a wildcard, the engine finds it."""
         self._open[rank, cursor] = (clock, request)
         if op.detail[0] == -1:
-            place = op.comm, op.detail[1]
-            self._questions.pend(Query(rank, cursor, "wildcard", place=place, posted=clock), clock)
+            key = op.comm, op.detail[1]
+            self._questions.pend(Query(rank, cursor, "wildcard", place=key, posted=clock), clock)
 
     def _wait(self, thread: Thread, cursor: int, numbers: tuple[int, ...], clock: int) -> int:
         """Wait for requests; returns when all are complete, -1 if that isn't known yet."""
@@ -320,11 +320,11 @@ class Engine:
 
     def _transmit(self, message: Flight, instant: int) -> None:
         """The message wants the sender's port."""
-        arrives, left = self._ports.leave(message, instant)
+        arrives, leaves = self._ports.leave(message, instant)
         source, index = message.source, message.index
         heappush(self._heap, (arrives, _ARRIVE, message.posted, source, index, message))
         if message.eager and message.send is not None:
-            self._complete(message.send, left)
+            self._complete(message.send, leaves)
 
     def _arrive(self, message: Flight, instant: int) -> None:
         """The message's head is at the receiver's port."""

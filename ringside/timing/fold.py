@@ -70,32 +70,32 @@ class Fold:
 
     def home(self, rank: int) -> list[int]:
         """Where everybody comes by the move that brings ``rank`` to its stand-in."""
-        known = self._homes.get(rank)
-        if known is None:
+        move = self._homes.get(rank)
+        if move is None:
             number = int(np.flatnonzero(self.moves[:, rank] == self.stand_in[rank])[0])
-            known = self._homes[rank] = self.moves[number].tolist()
-        return known
+            move = self._homes[rank] = self.moves[number].tolist()
+        return move
 
     def home_comm(self, comm: str, rank: int) -> str:
         """The path of the communicator that is ``comm`` when ``rank`` has come to its stand-in."""
         if comm == "world":
             return comm
         key = comm, rank
-        known = self._comms.get(key)
-        if known is None:
+        path = self._comms.get(key)
+        if path is None:
             home, (count, members) = self.home(rank), comm.rsplit("g", 1)
             moved = sorted(home[int(member)] for member in members.split("-"))
-            known = self._comms[key] = f"{count}g{'-'.join(map(str, moved))}"
-        return known
+            path = self._comms[key] = f"{count}g{'-'.join(map(str, moved))}"
+        return path
 
     def keeps_order(self, first: int, second: int) -> bool:
         """Whether wherever the two are moved, ``first`` is the lower rank."""
         key = first, second
-        known = self._ordered.get(key)
-        if known is None:
-            known = bool((self.moves[:, first] < self.moves[:, second]).all())
-            self._ordered[key] = known
-        return known
+        is_lower = self._ordered.get(key)
+        if is_lower is None:
+            is_lower = bool((self.moves[:, first] < self.moves[:, second]).all())
+            self._ordered[key] = is_lower
+        return is_lower
 
     # -- checks beforehand -------------------------------------------------------------------------
 
@@ -171,17 +171,17 @@ class Fold:
         for way, ranks in zip(ways.tolist(), np.sort(moved, axis=1).tolist(), strict=True):
             there = tuple(ranks)
             groups.setdefault((tuple(way), layout(machine, there)), there)
-        said = f"{name} of {max(sizes, default=0)} bytes over ranks {members[0]}, {members[1]}, ..."
-        known = name, root, sizes, p, tuple(groups)
-        if known in compared:
+        text = f"{name} of {max(sizes, default=0)} bytes over ranks {members[0]}, {members[1]}, ..."
+        key = name, root, sizes, p, tuple(groups)
+        if key in compared:
             return
-        compared.add(known)
+        compared.add(key)
         if len(set(sizes)) > 1:
-            raise AsymmetryError(f"{said} has parts of different sizes.")
+            raise AsymmetryError(f"{text} has parts of different sizes.")
         if formula_s(machine, name, members, sizes) is not None:
             return  # all end at once, wherever they lie
         if len(groups) * p * len(rounds(machine, name, members, 0, root, sizes)) > MAX_LOWERED:
-            raise AsymmetryError(f"{said} has too many messages to compare them.")
+            raise AsymmetryError(f"{text} has too many messages to compare them.")
         here = [rounds(machine, name, members, member, root, sizes) for member in range(p)]
         for (way, _), there in groups.items():
             for member in range(p):
@@ -189,7 +189,7 @@ class Fold:
                     machine, name, there, way[member], root, sizes
                 ):
                     raise AsymmetryError(
-                        f"{said} tells its {p} members apart: {machine.algorithm(name)!r} gives "
+                        f"{text} tells its {p} members apart: {machine.algorithm(name)!r} gives "
                         "them messages of different sizes or to other places."
                     )
 
@@ -210,7 +210,7 @@ def _nodes_matter(machine: Machine) -> bool:
 
 
 def _renamed(in_order: list[Round], way: Sequence[int]) -> list[Round]:
-    return [tuple((way[peer], sent, got) for peer, sent, got in each) for each in in_order]
+    return [tuple((way[peer], sent, got) for peer, sent, got in step) for step in in_order]
 
 
 class FoldedPorts(Ports):
@@ -251,11 +251,11 @@ class FoldedPorts(Ports):
         )
         if ordered and self.chained != now:
             return
-        told = f"two messages come to one port at the same instant, {now / PS:.9g} s, "
+        reason = f"two messages come to one port at the same instant, {now / PS:.9g} s, "
         if ordered:
-            raise AsymmetryError(told + "at which another took no time at all.")
+            raise AsymmetryError(reason + "at which another took no time at all.")
         raise AsymmetryError(
-            f"{told}from ranks {source_before} and {source}, and which of them goes first isn't "
+            f"{reason}from ranks {source_before} and {source}, and which of them goes first isn't "
             "the same for all the ranks that they stand for."
         )
 
@@ -270,13 +270,13 @@ class FoldedPorts(Ports):
 
     def _home_of_unit(self, rank: int) -> tuple[int, list[int]]:
         """The like of a rank, or node, that stands for it, and the move that brings it there."""
-        known = self._homes.get(rank // self._unit)
-        if known is None:
+        home = self._homes.get(rank // self._unit)
+        if home is None:
             came = self._fold.moves[:, rank // self._unit * self._unit] // self._unit
             number = int(np.argmin(came))
-            known = int(came[number]), self._fold.moves[number].tolist()
-            self._homes[rank // self._unit] = known
-        return known
+            home = int(came[number]), self._fold.moves[number].tolist()
+            self._homes[rank // self._unit] = home
+        return home
 
     def _route(self, source: int, dest: int) -> tuple[int, int, int, int, int]:
         alpha, beta, leaving, arriving, eager_alpha = super()._route(source, dest)

@@ -152,18 +152,18 @@ class Machine:
         from ringside.timing.collectives import ALGORITHMS
 
         for name, algorithm in self.collectives.items():
-            known = ALGORITHMS.get(name)
-            if known is None or algorithm not in known:
+            algorithms = ALGORITHMS.get(name)
+            if algorithms is None or algorithm not in algorithms:
                 raise MachineError(
                     f"machine {self.name}: collectives.{name} ({algorithm!r}) must be one of "
-                    f"{', '.join(known or sorted(ALGORITHMS))}."
+                    f"{', '.join(algorithms or sorted(ALGORITHMS))}."
                 )
 
     def _check_types(self) -> None:
         rates = self.rates if isinstance(self.rates, Mapping) else {}
         fields = [f.name for f in dataclasses.fields(self) if f.type.startswith(("float", "int"))]
         whole = ("ranks_per_node", "gpus_per_nic")
-        wanted: list[tuple[str, Any, Any, str]] = [
+        checks: list[tuple[str, Any, Any, str]] = [
             *((name, getattr(self, name), Integral, "a whole number") for name in whole),
             *((name, getattr(self, name), Real, "a number") for name in fields),
             *((name, getattr(self, name), Mapping, f"a table, [{name}]") for name in _TABLES),
@@ -173,7 +173,7 @@ class Machine:
               for dtype, rate in rates.items() if isinstance(rate, Mapping)
               for name, value in rate.items()),
         ]  # fmt: skip
-        for name, value, kind, what in wanted:
+        for name, value, kind, what in checks:
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
                 raise MachineError(f"machine {self.name}: {name} ({value!r}) must be {what}.")
 
@@ -230,12 +230,12 @@ class Machine:
     def _from_words(cls, text: str) -> Machine:
         """Read ``"textbook,alpha_s=1e-3,ports=peer"``; without a preset's name, `textbook`."""
         first, *rest = text.split(",")
-        base, words = ("textbook", [first, *rest]) if "=" in first else (first, rest)
-        known = {f.name: str(f.type) for f in dataclasses.fields(cls)} | {"shared_nic": "bool"}
+        base, settings = ("textbook", [first, *rest]) if "=" in first else (first, rest)
+        kinds = {f.name: str(f.type) for f in dataclasses.fields(cls)} | {"shared_nic": "bool"}
         changes: dict[str, Any] = {"name": text}
-        for word in words:
+        for word in settings:
             key, _, value = word.strip().partition("=")
-            kind = known.get(key, "").partition(" ")[0]
+            kind = kinds.get(key, "").partition(" ")[0]
             try:
                 changes[key] = _READERS[kind](value)
             except (KeyError, ValueError):
@@ -254,9 +254,9 @@ class Machine:
         base = Machine.load("textbook")
         names = [f.name for f in dataclasses.fields(self)]
         changed = [name for name in names if getattr(self, name) != getattr(base, name)]
-        told = [name for name in changed if name not in ("name", *_TABLES)]
-        words = [f"{name}={getattr(self, name)}" for name in told]
-        return ",".join(words) if words else "textbook"
+        fields = [name for name in changed if name not in ("name", *_TABLES)]
+        settings = [f"{name}={getattr(self, name)}" for name in fields]
+        return ",".join(settings) if settings else "textbook"
 
     @classmethod
     def _from_table(cls, table: dict[str, Any], path: Path) -> Machine:
@@ -274,11 +274,11 @@ class Machine:
             table[f"intra_{key}"] = value
         table.setdefault("name", path.stem)
         table = _nics(table, 1)
-        known = {f.name for f in dataclasses.fields(cls)}
-        unknown = sorted(set(table) - known)
+        fields = {f.name for f in dataclasses.fields(cls)}
+        unknown = sorted(set(table) - fields)
         if unknown:
             raise MachineError(
-                f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}."
+                f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(fields))}."
             )
         try:
             return cls(**table)
@@ -316,8 +316,8 @@ class Machine:
     def eager_latency_s(self, source: int, dest: int) -> float:
         """Return the latency of an eager message between two ranks."""
         inside = self.node(source) == self.node(dest) and self.ranks_per_node > 1
-        own = self.intra_eager_alpha_s if inside else self.eager_alpha_s
-        return self.link(source, dest).alpha_s if own is None or source == dest else own
+        alpha_s = self.intra_eager_alpha_s if inside else self.eager_alpha_s
+        return self.link(source, dest).alpha_s if alpha_s is None or source == dest else alpha_s
 
     def link(self, source: int, dest: int) -> LinkModel:
         """Return the link between two ranks; a message to oneself costs nothing.

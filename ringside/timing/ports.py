@@ -52,10 +52,10 @@ class Ports:
             message.held_at_source = self._last.get(port)
         else:
             start = now
-        left = self._free[port] = start + (message.nbytes * beta + 500_000) // 1_000_000
+        end = self._free[port] = start + (message.nbytes * beta + 500_000) // 1_000_000
         self._last[port] = message
         message.started = start
-        return start + alpha, left
+        return start + alpha, end
 
     def arrive(self, message: Flight, now: int) -> int:
         """Its head is at the receiver's port, which it takes as soon as that is free.

@@ -107,9 +107,9 @@ class Questions:
         heappush(self._posted[rank], time)
         rows = self._wildcards[rank]
         if rows:
-            for place in ((comm, tag), (comm, ANY_TAG)):
-                if place in rows:
-                    first = rows[place][0]
+            for key in ((comm, tag), (comm, ANY_TAG)):
+                if key in rows:
+                    first = rows[key][0]
                     self._due(first, max(time, first.posted, now))
 
     def _due(self, query: Query, time: int) -> None:
@@ -170,18 +170,18 @@ class Questions:
 
     def _look_for_message(self, query: Query, now: int) -> Answer | None:
         assert self._candidates is not None
-        found, later = [], []
+        matches, later = [], []
         for number in self._candidates(query):
             message = self._messages.get(number)
             if message is None or message.posted < 0:
                 continue
             if message.posted <= now:
-                found.append((message.posted, message.source, message.index, number))
+                matches.append((message.posted, message.source, message.index, number))
             else:
                 later.append(message.posted)
-        if found:
-            found.sort()
-            number = found[self._choose(len(found))][3]
+        if matches:
+            matches.sort()
+            number = matches[self._choose(len(matches))][3]
             return self._answer(query, number, now, now)
         return self._not_yet(query, min(later, default=None), now)
 

@@ -151,7 +151,7 @@ def _rounds(
             shares = [slices[member][j] for member in ring]
         rounds = [r for first in PASSES[name] for r in ring_pass(ring.index(me), shares, first)]
         of_rings.append(
-            [tuple((ring[peer], sent, got) for peer, sent, got in each) for each in rounds]
+            [tuple((ring[peer], sent, got) for peer, sent, got in step) for step in rounds]
         )
     return [sum(alike, ()) for alike in zip(*of_rings, strict=True)]
 

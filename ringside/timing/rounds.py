@@ -42,7 +42,7 @@ def collective_ops(machine: Machine, rank: int, op: Op, fold: Fold | None = None
     me = members.index(rank)
     key = _key(op)
     ops = _as_ops(rounds(machine, name, members, me, root, sizes), rank, members, key)
-    return ops if fold is None else [_at_home(each, rank, key, fold) for each in ops]
+    return ops if fold is None else [_at_home(step, rank, key, fold) for step in ops]
 
 
 def _key(op: Op) -> tuple[Any, ...]:

@@ -152,13 +152,13 @@ def makespan_s(folder: str | Path) -> float:
     ended = subprocess.run(
         argv, cwd=folder, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C")
     )
-    said = ended.stdout + ended.stderr
+    output = ended.stdout + ended.stderr
     # It says so whenever nobody is left, even if others have not begun: the last is the end.
-    found = re.findall(r"^([0-9.e+-]+)\|Simulation time", said, re.MULTILINE)
-    if ended.returncode or not found:
-        tail = "\n".join([line for line in said.splitlines() if "->" not in line][-5:])
+    clocks = re.findall(r"^([0-9.e+-]+)\|Simulation time", output, re.MULTILINE)
+    if ended.returncode or not clocks:
+        tail = "\n".join([line for line in output.splitlines() if "->" not in line][-5:])
         raise SimgridError(f"{shlex.join(argv[:1])} in {folder} ended in an error:\n{tail}")
-    return float(found[-1])
+    return float(clocks[-1])
 
 
 def _scale(trace: Trace) -> int:

@@ -252,13 +252,13 @@ class _SpansOfAll(Sequence[list[Span]]):
 
     def __getitem__(self, rank: Any) -> Any:
         if isinstance(rank, slice):
-            return [self[each] for each in range(*rank.indices(len(self)))]
+            return [self[index] for index in range(*rank.indices(len(self)))]
         rank = range(len(self))[rank]
         stands = self._stand_in[rank]
         if stands not in self._known:
             self._known[stands] = self._spans_of(stands)
-        known = self._known[stands]
-        return known if stands == rank else [replace(span, rank=rank) for span in known]
+        spans = self._known[stands]
+        return spans if stands == rank else [replace(span, rank=rank) for span in spans]
 
 
 def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:

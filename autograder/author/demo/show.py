@@ -74,12 +74,12 @@ def _graded_class(course: Course, jobs: int, console: Console) -> Assignment:
     graded = time.monotonic()
     _grade(plan, course, jobs)
     console.print(f"Graded in {time.monotonic() - graded:.0f} s; results are kept by content.")
-    for words in (
+    for arguments in (
         ["autograde", plan.name],
         ["generate_feedback", plan.name],
         ["export", "--to", str(course.build / "grades.csv")],
     ):
-        nbgrader(course, words, console)
+        nbgrader(course, arguments, console)
     return plan
 
 

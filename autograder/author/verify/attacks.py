@@ -59,10 +59,10 @@ class AttackOutcome:
 
 def load_attacks(assignment: str | None = None, names: Iterable[str] | None = None) -> list[Attack]:
     """The attacks in order, all or those on one assignment or of these names."""
-    wanted = None if names is None else set(names)
+    name_set = None if names is None else set(names)
     attacks = [Attack.load(path.parent) for path in sorted(ATTACKS.glob("*/attack.toml"))]
     return [
         attack
         for attack in attacks
-        if assignment in (None, attack.assignment) and (wanted is None or attack.name in wanted)
+        if assignment in (None, attack.assignment) and (name_set is None or attack.name in name_set)
     ]

@@ -85,19 +85,19 @@ def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
     Raises:
         AssignmentError: a file can't be read as what it should be, or an edit does not apply.
     """
-    found: list[Wrong] = []
+    wrongs: list[Wrong] = []
     for module in modules:
         edits = solution / "wrong" / f"{module}.diff"
         if edits.is_file():
-            found += _edited(edits, solution / f"{module}.py")
+            wrongs += _edited(edits, solution / f"{module}.py")
     for path in sorted((solution / "wrong").glob("*.py")):
         if path.stem.partition("__")[0] in modules:
-            found.append(_whole(path))
-    names = [each.name for each in found]
+            wrongs.append(_whole(path))
+    names = [each.name for each in wrongs]
     for name in names:
         if names.count(name) > 1:
             raise AssignmentError(f"{solution / 'wrong'}: there are two wrong ones named {name!r}.")
-    return sorted(found, key=lambda each: (each.module, each.name))
+    return sorted(wrongs, key=lambda each: (each.module, each.name))
 
 
 def of_no_module(solution: Path, modules: Sequence[str]) -> list[Path]:
@@ -118,9 +118,9 @@ def one(solution: Path, name: str) -> Wrong:
         AssignmentError: there is none.
     """
     module = name.partition("__")[0]
-    for each in wrong_submissions(solution, [module]):
-        if each.name == name:
-            return each
+    for wrong in wrong_submissions(solution, [module]):
+        if wrong.name == name:
+            return wrong
     raise AssignmentError(f"{solution / 'wrong'} has no wrong submission {name!r}.")
 
 
@@ -185,8 +185,8 @@ def _parsed(place: str, text: Sequence[str]) -> tuple[str, dict[str, str], list[
 
 
 def _fields(head: Sequence[str]) -> dict[str, str]:
-    found = [match for line in head if (match := _FIELD.match(line))]
-    return {match[1]: match[2].strip() for match in found}
+    matches = [match for line in head if (match := _FIELD.match(line))]
+    return {match[1]: match[2].strip() for match in matches}
 
 
 def _wrong(
@@ -197,12 +197,12 @@ def _wrong(
         raise AssignmentError(f"{place}: the edit has no 'fails: TEST'.")
     band = None
     if "earns" in fields:
-        found = re.fullmatch(r"(\d+) to (\d+)", fields["earns"])
-        if found is None or not 0 <= int(found[1]) <= int(found[2]) <= 100:
+        match = re.fullmatch(r"(\d+) to (\d+)", fields["earns"])
+        if match is None or not 0 <= int(match[1]) <= int(match[2]) <= 100:
             raise AssignmentError(
                 f"{place}: 'earns: {fields['earns']}' is no range of points like 'earns: 40 to 70'."
             )
-        band = float(found[1]), float(found[2])
+        band = float(match[1]), float(match[2])
     if fields.get("honest", "no") != "no":
         raise AssignmentError(
             f"{place}: 'honest: {fields['honest']}' must be 'honest: no', or not be there."
@@ -213,12 +213,12 @@ def _wrong(
 def _change(place: str, text: Sequence[str]) -> Change:
     """A change, from the line that names its place to the last one that it shows."""
     at = text[0][2:].strip()
-    shown = [line for line in text[1:] if line.strip()]
-    for line in shown:
+    lines = [line for line in text[1:] if line.strip()]
+    for line in lines:
         if line[0] not in " -+":
             raise AssignmentError(f"{place}: a line of a change begins with ' ', - or +: {line!r}.")
-    before = tuple(line[1:] for line in shown if line[0] in " -")
-    after = tuple(line[1:] for line in shown if line[0] in " +")
+    before = tuple(line[1:] for line in lines if line[0] in " -")
+    after = tuple(line[1:] for line in lines if line[0] in " +")
     whole = at.startswith("replace ") or at == "add"
     if whole == bool(before):
         raise AssignmentError(
@@ -284,7 +284,7 @@ def _extent(lines: Sequence[str], name: str, place: str) -> tuple[int, int]:
             raise AssignmentError(f"{place}: the reference has no definition {name!r}.")
         inside = node.body
     assert isinstance(node, _DEFINITIONS) and node.end_lineno is not None
-    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return first - 1, node.end_lineno
 
 
@@ -297,24 +297,24 @@ def bare(source: str) -> list[str]:
             continue
         alone = len(node.body) == 1 and not isinstance(node, ast.Module)
         if ast.get_docstring(node, clean=False) is not None and not alone:
-            said = node.body[0]
-            dropped |= set(range(said.lineno, (said.end_lineno or said.lineno) + 1))
+            docstring = node.body[0]
+            dropped |= set(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     for token in tokens:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
-    kept = _inside_strings(tokens)  # a blank line in there belongs to the string
+    in_strings = _inside_strings(tokens)  # a blank line in there belongs to the string
     return [
-        line.rstrip() if number not in kept else line
+        line.rstrip() if number not in in_strings else line
         for number, line in enumerate(lines, 1)
-        if number not in dropped and (line.strip() or number in kept)
+        if number not in dropped and (line.strip() or number in in_strings)
     ]
 
 
 def _inside_strings(tokens: Sequence[tokenize.TokenInfo]) -> set[int]:
     """Numbers of lines that begin or go on inside a string of several lines."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     begun = 0
     for token in tokens:
         kind = tokenize.tok_name[token.type]  # Python 3.12 cuts f-strings into several tokens
@@ -323,5 +323,5 @@ def _inside_strings(tokens: Sequence[tokenize.TokenInfo]) -> set[int]:
         if kind in ("STRING", "FSTRING_END"):
             first = begun if kind == "FSTRING_END" else token.start[0]
             if first != token.end[0]:
-                found |= set(range(first, token.end[0] + 1))
-    return found
+                numbers |= set(range(first, token.end[0] + 1))
+    return numbers

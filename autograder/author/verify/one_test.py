@@ -47,27 +47,29 @@ def run(
     """
     suite = Course.here().hidden(plan.name) / f"test_{subject.module}.py"
     limits = replace(plan.limits, cpu_s=_A_DAY_S, sleep_s=_A_DAY_S, clock_s=_A_DAY_S)
-    with scratch.fresh("one-test-") as folder:
-        with staged(plan, {subject.module: subject.source}) as stage:
-            job = SuiteJob(
-                module=subject.module,
-                folder=str(stage),
-                record=str(folder / "record.json"),
-                secret=verify.SECRET,
-                module_hash="",
-                sandbox=False,
-                limits=asdict(limits),
-                debug_rank=debug_rank,
-            )
-            (folder / "job.json").write_text(json.dumps(asdict(job)), encoding="utf-8")
-            wanted = test or subject.fails
-            arguments = ["-p", "autograder.grade.suite.plugin", "--job", str(folder / "job.json")]
-            arguments += ["-c", str(PYTEST_INI), "-s", *options]
-            arguments.append(f"{suite}::{wanted}" if wanted else str(suite))
-            # The kit's own pytest plugin has fixtures of the same names, for public tests.
-            environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-            command = [sys.executable, "-m", "pytest", *arguments]
-            return subprocess.run(command, cwd=kit.ROOT, env=environment, check=False).returncode
+    with (
+        scratch.fresh("one-test-") as folder,
+        staged(plan, {subject.module: subject.source}) as stage,
+    ):
+        job = SuiteJob(
+            module=subject.module,
+            folder=str(stage),
+            record=str(folder / "record.json"),
+            secret=verify.SECRET,
+            module_hash="",
+            sandbox=False,
+            limits=asdict(limits),
+            debug_rank=debug_rank,
+        )
+        (folder / "job.json").write_text(json.dumps(asdict(job)), encoding="utf-8")
+        test_name = test or subject.fails
+        arguments = ["-p", "autograder.grade.suite.plugin", "--job", str(folder / "job.json")]
+        arguments += ["-c", str(PYTEST_INI), "-s", *options]
+        arguments.append(f"{suite}::{test_name}" if test_name else str(suite))
+        # The kit's own pytest plugin has fixtures of the same names, for public tests.
+        environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        command = [sys.executable, "-m", "pytest", *arguments]
+        return subprocess.run(command, cwd=kit.ROOT, env=environment, check=False).returncode
 
 
 def subject_of(plan: Assignment, name: str) -> Subject:
@@ -76,15 +78,15 @@ def subject_of(plan: Assignment, name: str) -> Subject:
     Raises:
         AssignmentError: there is none, or several begin so.
     """
-    named = {f"{subject.kind}/{subject.name}": subject for subject in verify.subjects(plan)}
-    fitting = [name] if name in named else [key for key in named if key.startswith(name)]
+    by_name = {f"{subject.kind}/{subject.name}": subject for subject in verify.subjects(plan)}
+    fitting = [name] if name in by_name else [key for key in by_name if key.startswith(name)]
     if len(fitting) != 1:
-        near = fitting or [key for key in named if name.partition("/")[2][:4] in key]
+        near = fitting or [key for key in by_name if name.partition("/")[2][:4] in key]
         raise AssignmentError(
             f"{plan.name} has {'several submissions' if fitting else 'no submission'} {name!r}: "
-            f"write KIND/NAME in full, such as {', '.join((near or list(named))[:5])}."
+            f"write KIND/NAME in full, such as {', '.join((near or list(by_name))[:5])}."
         )
-    return named[fitting[0]]
+    return by_name[fitting[0]]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -104,14 +106,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--debug", type=int, metavar="RANK", help="breakpoint() in this rank opens pdb here"
     )
-    asked = parser.parse_args(text[:cut])
+    args = parser.parse_args(text[:cut])
     try:
-        plan = load(asked.assignment)
-        subject = subject_of(plan, asked.submission)
+        plan = load(args.assignment)
+        subject = subject_of(plan, args.submission)
     except AssignmentError as error:
         print(f"one_test: {error}", file=sys.stderr)
         return 2
-    return run(plan, subject, asked.test, debug_rank=asked.debug, options=text[cut + 1 :])
+    return run(plan, subject, args.test, debug_rank=args.debug, options=text[cut + 1 :])
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ def percent(plan: Assignment, module: str, source: str) -> float:
             shutil.copyfile(solution / name, folder / name)
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         record = folder / "record.json"
-        words = ["-p", "ringside.checking.pytest_plugin", "-q", "-c", os.devnull]
-        words += [f"--rootdir={folder}", "-p", "no:cacheprovider", f"--ringside-modules={module}"]
-        words += [f"--ringside-record={record}", str(folder / tests)]
-        said = nursery.run(words, folder, TIMEOUT_S)
-        return _percent(record, module, said)
+        argv = ["-p", "ringside.checking.pytest_plugin", "-q", "-c", os.devnull]
+        argv += [f"--rootdir={folder}", "-p", "no:cacheprovider", f"--ringside-modules={module}"]
+        argv += [f"--ringside-record={record}", str(folder / tests)]
+        output = nursery.run(argv, folder, TIMEOUT_S)
+        return _percent(record, module, output)
 
 
 def _percent(record: Path, module: str, said: str) -> float:

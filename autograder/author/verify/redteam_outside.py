@@ -52,26 +52,28 @@ class Outside:
 
     def filled_in(self, text: str) -> str:
         """A submission's text with what the attacker knows."""
-        known = {
+        values = {
             "@OUTSIDE@": str(self.folder),
             "@COURSE@": str(self.course),
             "@HOST@": socket.gethostname(),
             "@PORT@": str(self.server.getsockname()[1]),
         }
-        for name, value in known.items():
+        for name, value in values.items():
             text = text.replace(name, value)
         return text
 
     def disturbances(self) -> list[str]:
         """What has changed since it was laid out."""
         now = self._content()
-        found = [f"{name} has appeared outside" for name in sorted(now.keys() - self._before)]
-        found += [f"{name} outside was changed" for name in self._before if self.changed(name, now)]
+        faults = [f"{name} has appeared outside" for name in sorted(now.keys() - self._before)]
+        faults += [
+            f"{name} outside was changed" for name in self._before if self.changed(name, now)
+        ]
         with contextlib.suppress(BlockingIOError):
             connection, peer = self.server.accept()
             connection.close()
-            found.append(f"{peer[0]} called at the port outside")
-        return found
+            faults.append(f"{peer[0]} called at the port outside")
+        return faults
 
     def changed(self, name: str, now: dict[str, bytes]) -> bool:
         return now.get(name) != self._before[name]

@@ -87,9 +87,9 @@ def run_attacks(
 def run_attack(attack: Attack, grade: Callable[[Path], dict[str, Any]]) -> AttackOutcome:
     """Hand in one attack and look at everything that it might have done."""
     course = Course.here()
-    own = ProcessId.of(os.getpid())
+    own_process = ProcessId.of(os.getpid())
     _adopt_orphans()
-    before = set(descendants(own))
+    before = set(descendants(own_process))
     with (
         Outside.laid_out(course.kit) as outside,
         tempfile.TemporaryDirectory(prefix="ringside-redteam-") as scratch,
@@ -101,7 +101,7 @@ def run_attack(attack: Attack, grade: Callable[[Path], dict[str, Any]]) -> Attac
         faults = _faults_of_result(attack, result)
         faults += _leaks(attack, outside, result)
         faults += outside.disturbances()
-        faults += _left_behind(own, before)
+        faults += _left_behind(own_process, before)
     percent = _module(attack, result).get("score", 0.0)
     return AttackOutcome(attack, result["status"], percent, seconds, tuple(faults))
 
@@ -152,17 +152,17 @@ def _handed_in(attack: Attack, outside: Outside, scratch: Path, release: Path) -
     target = scratch / attack.student
     script = attack.folder / "make.py"
     if script.exists():
-        made = runpy.run_path(str(script))["make"](target, release, outside.folder)
+        submission = runpy.run_path(str(script))["make"](target, release, outside.folder)
     else:
         shutil.copytree(
             attack.folder, target, ignore=shutil.ignore_patterns("__pycache__", "*.toml")
         )
-        made = None
+        submission = None
     for path in target.rglob("*"):
         small = path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20
         if small and path.suffix in (".py", ".ipynb", ".txt"):
             path.write_text(outside.filled_in(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return made or target
+    return submission or target
 
 
 def _module(attack: Attack, result: dict[str, Any]) -> dict[str, Any]:
@@ -198,13 +198,15 @@ def _faults_of_result(attack: Attack, result: dict[str, Any]) -> list[str]:
 def _leaks(attack: Attack, outside: Outside, result: dict[str, Any]) -> list[str]:
     text = json.dumps(result)
     forbidden = [outside.token, *map(outside.filled_in, attack.forbidden)]
-    faults = [f"{words!r} is in what came back" for words in forbidden if words in text]
+    faults = [f"{phrase!r} is in what came back" for phrase in forbidden if phrase in text]
     page = result.get("feedback", "")
     for row in csv.reader(io.StringIO(result.get("csv", ""))):
         faults += [f"{cell!r} in the CSV is a formula" for cell in row if cell[:1] in FORMULA]
-    if controls := {each for each in result.get("terminal", "") if _obeyed(each)}:
+    if controls := {char for char in result.get("terminal", "") if _obeyed(char)}:
         faults.append(f"the terminal gets {sorted(controls)!r}")
-    faults += [f"{words!r} is in the page" for words in attack.forbidden_in_page if words in page]
+    faults += [
+        f"{phrase!r} is in the page" for phrase in attack.forbidden_in_page if phrase in page
+    ]
     if len(text) > 4 << 20:
         faults.append(f"what came back has {len(text) >> 20} MiB")
     return faults
@@ -218,15 +220,15 @@ def _obeyed(character: str) -> bool:
 def _left_behind(own: ProcessId, before: set[ProcessId]) -> list[str]:
     """Processes that the grading has left; they would be our children now."""
     end = time.monotonic() + 5.0
-    while left := [process for process in descendants(own) if process not in before]:
+    while processes := [process for process in descendants(own) if process not in before]:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        left = [process for process in left if process.alive()]
-        if not left or time.monotonic() > end:
+        processes = [process for process in processes if process.alive()]
+        if not processes or time.monotonic() > end:
             break
         time.sleep(0.02)
-    return [f"process {process.pid} is left" for process in left]
+    return [f"process {process.pid} is left" for process in processes]
 
 
 def _adopt_orphans() -> None:

@@ -61,16 +61,16 @@ def show(outcomes: Sequence[AttackOutcome], screen: Console | None = None) -> No
 
 def table(outcomes: Sequence[AttackOutcome]) -> Table:
     """One row an attack."""
-    found = Table(title="Red team", title_justify="left", header_style="bold")
+    grid = Table(title="Red team", title_justify="left", header_style="bold")
     for name, justify, ratio in (
         ("", "right", None), ("attack", "left", 5), ("what it would gain", "left", 5),
         ("expected", "left", None), ("outcome", "left", None), ("%", "right", None),
         ("s", "right", None),
     ):  # fmt: skip
-        found.add_column(name, justify="right" if justify == "right" else "left", ratio=ratio)
+        grid.add_column(name, justify="right" if justify == "right" else "left", ratio=ratio)
     for outcome in outcomes:
         attack = outcome.attack
-        found.add_row(
+        grid.add_row(
             str(attack.number),
             Text(attack.title),
             Text(attack.gain, style="dim"),
@@ -79,7 +79,7 @@ def table(outcomes: Sequence[AttackOutcome]) -> Table:
             f"{outcome.percent:g}",
             f"{outcome.seconds:.1f}",
         )
-    return found
+    return grid
 
 
 def _came_of(outcome: AttackOutcome) -> Text:

@@ -22,9 +22,9 @@ def table(report: Report) -> str:
         + (f"{'by any test':>13}{'by values only':>16}" if report.whole else ""),
     ]
     for module in [*modules, "all"]:
-        mine = [each for each in report.findings if module in (each.module, "all")]
+        mine = [entry for entry in report.findings if module in (entry.module, "all")]
         by_kind = {
-            kind: [each for each in mine if each.kind == kind]
+            kind: [entry for entry in mine if entry.kind == kind]
             for kind in ("reference", "stub", "right", "wrong")
         }
         wrong = by_kind["wrong"]
@@ -43,17 +43,17 @@ def table(report: Report) -> str:
 
 def _points(report: Report) -> list[str]:
     """What each wrong submission earned in public and in hidden, where both are known."""
-    known = [each for each in report.of("wrong") if each.public is not None]
-    if not known:
+    wrongs = [wrong for wrong in report.of("wrong") if wrong.public is not None]
+    if not wrongs:
         return []
-    wide = max(len(each.name) for each in known)
+    wide = max(len(wrong.name) for wrong in wrongs)
     lines = [f"{'wrong submission':<{wide}}{'public %':>10}{'hidden':>8}  hidden tests that fail"]
-    for each in known:
+    for wrong in wrongs:
         lines.append(
-            f"{each.name:<{wide}}{each.public:>10.0f}{each.score:>8.1f}  {len(each.failed)}"
+            f"{wrong.name:<{wide}}{wrong.public:>10.0f}{wrong.score:>8.1f}  {len(wrong.failed)}"
         )
     return lines
 
 
 def _share(findings: Sequence[Finding], attribute: str) -> str:
-    return f"{sum(bool(getattr(each, attribute)) for each in findings)}/{len(findings)}"
+    return f"{sum(bool(getattr(finding, attribute)) for finding in findings)}/{len(findings)}"

@@ -70,15 +70,15 @@ def judge(sentence: str, line: str, output: str, status: int) -> str:
     """How much of a test's sentence a typed line shows."""
     if not line:
         return "no line"
-    said, whole = _flat(output), _first(_flat(sentence))
-    if whole in said:
+    text, whole = _flat(output), _first(_flat(sentence))
+    if whole in text:
         return "same"
-    if _bare(whole) in _bare(said):
+    if _bare(whole) in _bare(text):
         return "numbers"
     fault = whole.partition(": ")[2]
-    if fault and _bare(fault) in _bare(said):
+    if fault and _bare(fault) in _bare(text):
         return "fault"
-    if line.startswith("python -c") and _prints(whole, said):
+    if line.startswith("python -c") and _prints(whole, text):
         return "value"
     if status == 0:
         return "silent"
@@ -94,11 +94,11 @@ def _prints(sentence: str, said: str) -> bool:
     if value in said:
         return True
     try:
-        wanted = float(value)
+        target = float(value)
     except ValueError:
         return False
-    shown = [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", said)]
-    return any(abs(each - wanted) <= 1e-4 * abs(wanted) for each in shown)
+    numbers = [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", said)]
+    return any(abs(candidate - target) <= 1e-4 * abs(target) for candidate in numbers)
 
 
 def _first(text: str) -> str:
@@ -187,15 +187,15 @@ def public_lines(
     typed: dict[str, Typed] = {}
     for wrong, source in list(wrongs.items())[:at_most]:
         with laid(plan, module, source) as folder:
-            said, _ = type_line(f"ringside check {module} --json", folder)
+            output, _ = type_line(f"ringside check {module} --json", folder)
             try:
-                tests = json.loads(said)["modules"][module]["tests"]
+                tests = json.loads(output)["modules"][module]["tests"]
             except (ValueError, KeyError):
                 continue
-            for found in tests:
-                if fails(found) and found["name"] not in typed:
-                    typed[found["name"]] = _typed(
-                        plan, module, "public", found["name"], wrong, found, folder
+            for result in tests:
+                if fails(result) and result["name"] not in typed:
+                    typed[result["name"]] = _typed(
+                        plan, module, "public", result["name"], wrong, result, folder
                     )
     return list(typed.values())
 
@@ -219,26 +219,28 @@ def type_all(
     Args:
         only: part of MODULE/TEST, such as ``ring/``.
     """
-    named: dict[tuple[str, str], Subject] = {}
+    subjects: dict[tuple[str, str], Subject] = {}
     for subject in verify.subjects(plan):
         if subject.kind == "wrong" and only in f"{subject.module}/{subject.fails}":
-            named.setdefault((subject.module, subject.fails), subject)
-    found: list[Typed] = []
+            subjects.setdefault((subject.module, subject.fails), subject)
+    all_typed: list[Typed] = []
 
     def one(subject: Subject) -> Typed | None:
         return hidden_line(plan, subject.module, subject.fails, subject.name, subject.source)
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        for typed in pool.map(one, named.values()) if "hidden" in suites else ():
+        for typed in pool.map(one, subjects.values()) if "hidden" in suites else ():
             if typed is not None:
-                found.append(typed)
+                all_typed.append(typed)
                 progress(typed)
-    for module in dict.fromkeys(module for module, _ in named) if "public" in suites else ():
-        wrongs = {each.name: each.source for (name, _), each in named.items() if name == module}
+    for module in dict.fromkeys(module for module, _ in subjects) if "public" in suites else ():
+        wrongs = {
+            wrong.name: wrong.source for (name, _), wrong in subjects.items() if name == module
+        }
         for typed in public_lines(plan, module, wrongs):
-            found.append(typed)
+            all_typed.append(typed)
             progress(typed)
-    return found
+    return all_typed
 
 
 def faults(all_typed: Iterable[Typed], exceptions: Mapping[str, str]) -> list[str]:
@@ -247,13 +249,13 @@ def faults(all_typed: Iterable[Typed], exceptions: Mapping[str, str]) -> list[st
     Args:
         exceptions: a test's name, ``a03_allreduce/ring/hidden/test_...``, and the reason.
     """
-    said = []
-    for each in all_typed:
-        if each.outcome not in SHOWN and each.name not in exceptions:
-            said.append(f"{each.name}: {each.outcome}, and it is no exception in {EXCEPTIONS}")
-        if each.outcome in SHOWN and each.name in exceptions:
-            said.append(f"{each.name}: shown, so it need be no exception in {EXCEPTIONS}")
-    return said
+    lines = []
+    for typed in all_typed:
+        if typed.outcome not in SHOWN and typed.name not in exceptions:
+            lines.append(f"{typed.name}: {typed.outcome}, and it is no exception in {EXCEPTIONS}")
+        if typed.outcome in SHOWN and typed.name in exceptions:
+            lines.append(f"{typed.name}: shown, so it need be no exception in {EXCEPTIONS}")
+    return lines
 
 
 def exceptions_of(solution: Path) -> dict[str, str]:

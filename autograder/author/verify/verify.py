@@ -97,22 +97,22 @@ def subjects(plan: Assignment) -> list[Subject]:
         AssignmentError: one names no module of the plan, or an edit does not apply.
     """
     solution = Course.here().solution(plan.name)
-    found = []
+    all_subjects = []
     for spec in plan.modules:
         source = (solution / spec.filename).read_text(encoding="utf-8")
-        found.append(Subject("reference", spec.name, spec.name, source))
-        found.append(Subject("stub", spec.name, spec.name, stub(source)))
+        all_subjects.append(Subject("reference", spec.name, spec.name, source))
+        all_subjects.append(Subject("stub", spec.name, spec.name, stub(source)))
     modules = [spec.name for spec in plan.modules]
     if strangers := edits.of_no_module(solution, modules):
         raise AssignmentError(f"{strangers[0]}: {plan.name} has no such module.")
     for wrong in edits.wrong_submissions(solution, modules):
         about = wrong.fails, wrong.earns, wrong.honest
-        found.append(Subject("wrong", wrong.module, wrong.name, wrong.source, *about))
+        all_subjects.append(Subject("wrong", wrong.module, wrong.name, wrong.source, *about))
     for path in sorted((solution / "right").glob("*.py")):
         module = path.stem.partition("__")[0]
         plan.module(module)
-        found.append(Subject("right", module, path.stem, path.read_text(encoding="utf-8")))
-    return found
+        all_subjects.append(Subject("right", module, path.stem, path.read_text(encoding="utf-8")))
+    return all_subjects
 
 
 def sample(every: Sequence[Subject]) -> list[Subject]:
@@ -199,9 +199,9 @@ def verify(
     started = time.monotonic()
     report = Report(plan.name, whole=not only_sample)
     every = subjects(plan)
-    caught = {(each.module, each.fails) for each in every if each.kind == "wrong"}
+    caught = {(entry.module, entry.fails) for entry in every if entry.kind == "wrong"}
     every = sample(every) if only_sample else every
-    wanted = [subject for subject in every if only in f"{subject.kind}/{subject.name}"]
+    selection = [subject for subject in every if only in f"{subject.kind}/{subject.name}"]
 
     def one(subject: Subject) -> Finding:
         begun = time.monotonic()
@@ -233,7 +233,7 @@ def verify(
         return finding
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        for finding in pool.map(one, wanted):
+        for finding in pool.map(one, selection):
             report.findings.append(finding)
             progress(finding)
     report.seconds = round(time.monotonic() - started, 1)

@@ -84,10 +84,10 @@ def _result(finding: Finding) -> str | float:
 def line_rows(typed: Sequence[reproduce.Typed]) -> Rows:
     """How many lines of a module show their failure, and each one that doesn't."""
     rows: Rows = {}
-    shown = Counter((t.module, t.suite) for t in typed if t.outcome in reproduce.SHOWN)
+    tally = Counter((t.module, t.suite) for t in typed if t.outcome in reproduce.SHOWN)
     for line in typed:
         of = rows.setdefault(line.module, {})
-        of[f"lines of {line.suite} tests"] = f"{shown[line.module, line.suite]} shown"
+        of[f"lines of {line.suite} tests"] = f"{tally[line.module, line.suite]} shown"
         if line.outcome not in reproduce.SHOWN:
             of[f"line of {line.suite} {line.test}"] = line.outcome
     return rows

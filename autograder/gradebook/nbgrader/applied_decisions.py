@@ -58,7 +58,7 @@ def lay(book: Any, plan: Assignment, submission: Any, own: Iterable[Decision]) -
 
 
 def _grades(submission: Any) -> dict[str, Any]:
-    return {grade.name: grade for each in submission.notebooks for grade in each.grades}
+    return {grade.name: grade for notebook in submission.notebooks for grade in notebook.grades}
 
 
 def _key(plan: Assignment, grade: Any, submission: Any) -> tuple[str, str]:

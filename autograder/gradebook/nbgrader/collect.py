@@ -36,18 +36,18 @@ class ReceiptCollect(OwnCollect):
     def _unpack(self, folder: Path) -> None:
         """Unpack the one archive of a folder without a notebook: nbgrader would pass over it."""
         plan = plans.load(folder.name, Course.of_root(self.coursedir.root))
-        counts = own_folder.what_counts(plan, folder)
-        if counts.suffix != ".zip":
+        archive = own_folder.what_counts(plan, folder)
+        if archive.suffix != ".zip":
             return
         allowed = limits.load(folder.name, Course.of_root(self.coursedir.root))
         try:
             with tempfile.TemporaryDirectory(dir=folder) as fresh:  # nothing of theirs lies there
-                extract_zip(counts, Path(fresh), allowed)
-                for each in Path(fresh).iterdir():
-                    if not os.path.lexists(folder / each.name):
-                        each.rename(folder / each.name)
+                extract_zip(archive, Path(fresh), allowed)
+                for path in Path(fresh).iterdir():
+                    if not os.path.lexists(folder / path.name):
+                        path.rename(folder / path.name)
         except Rejected as error:
-            self.log.warning("%s can't be unpacked: %s", counts, error)
+            self.log.warning("%s can't be unpacked: %s", archive, error)
 
 
 def _arrived(source: Path, student: str, assignment: str) -> datetime.datetime:

@@ -28,15 +28,15 @@ COLUMNS = (
 
 def rows(book: Any, assignments: list[str], students: list[str]) -> list[dict[str, object]]:
     """One row per student and assignment of a gradebook that is settled, for CSV and tables."""
-    found: list[dict[str, object]] = []
+    table: list[dict[str, object]] = []
     for assignment in book.assignments:
         if assignments and assignment.name not in assignments:
             continue
         for student in book.students:
             if students and student.id not in students:
                 continue
-            found.append(_row(book, assignment, student))
-    return found
+            table.append(_row(book, assignment, student))
+    return table
 
 
 def _row(book: Any, assignment: Any, student: Any) -> dict[str, object]:
@@ -91,7 +91,7 @@ class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
     def export(self, gradebook: Any) -> None:
         path = Path(self.to or "grades.csv")
         self.log.info("Exporting grades to %s", path)
-        settle(self._course, [str(each) for each in self.assignment] or None)
+        settle(self._course, [str(name) for name in self.assignment] or None)
         write_csv(path, COLUMNS, self.table(gradebook))
 
     @property
@@ -102,7 +102,7 @@ class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
         """The rows, with what is missing from each and what a person gave and wrote."""
         course = self._course
         table = rows(
-            gradebook, [str(each) for each in self.assignment], [str(s) for s in self.student]
+            gradebook, [str(name) for name in self.assignment], [str(s) for s in self.student]
         )
         for row in table:
             self._complete(gradebook, course, row)

@@ -39,11 +39,11 @@ def cell_marks(book: Any, plan: Assignment, student: str) -> dict[str, CellMark]
         submission = book.find_submission(plan.name, student)
     except MissingEntry:
         return None
-    grades = {grade.name: grade for each in submission.notebooks for grade in each.grades}
+    grades = {grade.name: grade for notebook in submission.notebooks for grade in notebook.grades}
     comments = {
         comment.name: str(comment.manual_comment or "").strip()
-        for each in submission.notebooks
-        for comment in each.comments
+        for notebook in submission.notebooks
+        for comment in notebook.comments
     }
     extra = {module.name for module in plan.modules if module.extra}
     cells = {module.name: f"check_{module.name}" for module in plan.modules}
@@ -61,23 +61,25 @@ def in_gradebook(course: Course, plan: Assignment, students: Iterable[str]) -> l
     if not course.database.is_file():
         return []
     with open_gradebook(course) as book:
-        there = {str(each.student_id) for each in book.assignment_submissions(plan.name)}
+        there = {
+            str(submission.student_id) for submission in book.assignment_submissions(plan.name)
+        }
     return [student for student in students if student in there]
 
 
 def late_penalty(book: Any, assignment: str, student: str) -> float:
     """What lateness takes off, in a gradebook that is settled."""
     try:
-        found = book.find_submission(assignment, student).late_submission_penalty
+        penalty = book.find_submission(assignment, student).late_submission_penalty
     except MissingEntry:
         return 0.0
-    return round(float(found or 0.0), 4)
+    return round(float(penalty or 0.0), 4)
 
 
 def _cell_mark(grade: Any, comment: str, *, own_extra: bool) -> CellMark:
-    given = grade.manual_score is not None or grade.auto_score is not None
+    has_points = grade.manual_score is not None or grade.auto_score is not None
     return CellMark(
-        points=round(float(grade.score), 4) if given else None,
+        points=round(float(grade.score), 4) if has_points else None,
         by_hand=grade.manual_score is not None or bool(grade.extra_credit and not own_extra),
         waits=bool(grade.needs_manual_grade),
         comment=comment,
@@ -105,7 +107,10 @@ def recorded(
 def with_marks(course: Course, plan: Assignment, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes with what the gradebook says of them, where it knows them."""
     with open_gradebook(course) as book:
-        return [recorded(book, course, plan, each.student, each) or each for each in outcomes]
+        return [
+            recorded(book, course, plan, outcome.student, outcome) or outcome
+            for outcome in outcomes
+        ]
 
 
 def with_marks_by_hand(
@@ -117,10 +122,10 @@ def with_marks_by_hand(
     texts = {paragraph.name for paragraph in plan.paragraphs}
     return [
         dataclasses.replace(
-            each,
-            cells={n: c for n, c in (each.cells or {}).items() if c.by_hand or n in texts},
+            outcome,
+            cells={n: c for n, c in (outcome.cells or {}).items() if c.by_hand or n in texts},
         )
-        for each in with_marks(course, plan, outcomes)
+        for outcome in with_marks(course, plan, outcomes)
     ]
 
 
@@ -136,10 +141,10 @@ def ask_for_a_person(course: Course, assignment: str, student: str) -> None:
 
 def unfinished(course: Course, plan: Assignment) -> dict[str, list[str]]:
     """What each student's grade lacks; nobody whose grade is complete."""
-    found = {}
+    gaps = {}
     with open_gradebook(course) as book:
         for student in book.students:
             outcome = recorded(book, course, plan, student.id)
             if outcome is not None and (lacks := outcome.missing(plan)):
-                found[str(student.id)] = lacks
-    return found
+                gaps[str(student.id)] = lacks
+    return gaps

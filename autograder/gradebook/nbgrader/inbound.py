@@ -31,7 +31,7 @@ class OwnCollect(ExchangeCollect):  # type: ignore[misc]
 
     def init_src(self) -> None:
         super().init_src()
-        self.src_records = [each for each in self.src_records if each["timestamp"] != NEVER]
+        self.src_records = [record for record in self.src_records if record["timestamp"] != NEVER]
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
         try:
@@ -100,9 +100,9 @@ def _not_theirs(path: str, student: str) -> str:
 
 def _share(folder: Path) -> None:
     """What nbgrader gives a group: its owner's rights."""
-    for place, _, files in os.walk(folder):
-        os.chmod(place, os.stat(place).st_mode | 0o2770)
+    for subfolder, _, files in os.walk(folder):
+        os.chmod(subfolder, os.stat(subfolder).st_mode | 0o2770)
         for name in files:
-            path = Path(place, name)
+            path = Path(subfolder, name)
             if not path.is_symlink():
                 path.chmod(path.stat().st_mode | 0o660)

@@ -65,15 +65,15 @@ def clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
 
 def _remove_outdated(folder: Path, source: Path, build: Path, why: str, log: Any) -> None:
     """Remove a folder that nbgrader makes of `source`; with files of others, it is kept."""
-    made = {f"{folder.name}.ipynb", f"{folder.name}.html"}
-    for each in (source, build / "source" / folder.name):  # nbgrader lays the supplied files over
-        made.update(output_folder.contents(each))
-    if strangers := sorted(output_folder.contents(folder).keys() - made):
-        kept = output_folder.numbered(build / "kept" / folder.relative_to(build))
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(kept)
+    names = {f"{folder.name}.ipynb", f"{folder.name}.html"}
+    for origin in (source, build / "source" / folder.name):  # nbgrader lays the supplied files over
+        names.update(output_folder.contents(origin))
+    if strangers := sorted(output_folder.contents(folder).keys() - names):
+        backup = output_folder.numbered(build / "kept" / folder.relative_to(build))
+        backup.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(backup)
         log.warning("%s held what nbgrader didn't write (%s): it is in %s now.",
-                    folder, ", ".join(strangers), kept)  # fmt: skip
+                    folder, ", ".join(strangers), backup)  # fmt: skip
         return
     log.warning("%s: %s is made anew.", why, folder)
     shutil.rmtree(folder)
@@ -119,14 +119,14 @@ class PagesNow:
         if why := _why_not_page(folder):
             return why
         student, assignment = folder.parent.name, folder.name
-        found = STAMP.search((folder / f"{assignment}.html").read_text(encoding="utf-8"))
+        match = STAMP.search((folder / f"{assignment}.html").read_text(encoding="utf-8"))
         if assignment not in self._known:
             account = late.of_assignment(self.course, assignment)
             self._known[assignment] = (plans.load(assignment, self.course), account)
         plan, lateness = self._known[assignment]
         with database.open_gradebook(self.course) as book:
             now = grade_stamp(book, self.course, plan, student, lateness.get(student))
-        return "" if found and found[1] == now else "The page is of an earlier grade"
+        return "" if match and match[1] == now else "The page is of an earlier grade"
 
 
 STAMP = re.compile(r'<meta name="ringside-grade" content="([0-9a-f]+)">')
@@ -137,12 +137,12 @@ def grade_stamp(
 ) -> str:
     """A hash of all that a feedback page is made of: points, comments, lateness, results."""
     cells = grades.cell_marks(book, plan, student) or {}
-    found = decisions.of_student(decisions.read(course, plan), student)
+    own_decisions = decisions.of_student(decisions.read(course, plan), student)
     made_of = {
         "cells": {name: asdict(cell) for name, cell in cells.items()},
         "late": lateness and asdict(lateness),
         "penalty": grades.late_penalty(book, plan.name, student),
-        **({"decided": [each.sentence for each in found]} if found else {}),
+        **({"decided": [decision.sentence for decision in own_decisions]} if own_decisions else {}),
         **({"excused": True} if student in excused.of_assignment(course, plan.name) else {}),
         "results": grading_record.file_hash(course.autograded(student, plan.name) / plan.notebook),
     }

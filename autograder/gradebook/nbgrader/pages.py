@@ -57,8 +57,8 @@ class FeedbackExporter(Exporter):
         outcome = outcome_of(nb)
         with Gradebook(totals["db_url"]) as book:
             outcome.cells = grades.cell_marks(book, plan, outcome.student) or {}
-            known = decisions.read(course, plan)
-            outcome.decisions = decisions.of_student(known, outcome.student)
+            all_decisions = decisions.read(course, plan)
+            outcome.decisions = decisions.of_student(all_decisions, outcome.student)
             outcome.excused = outcome.student in excused.of_assignment(course, plan.name)
             team = teams.of_students(course, plan.name).get(outcome.student)
             outcome.team = team.name if team else ""

@@ -37,9 +37,9 @@ def give(book: Any, course: Course, plan: Assignment, teams: Iterable[Team]) -> 
             notebook = course.submitted(member, plan.name) / plan.notebook
             works.setdefault(grading_record.submission_hash(notebook), []).append(submission)
         for same in works.values():
-            cells = [(str(each.student_id), _cells(each)) for each in same]
+            cells = [(str(work.student_id), _cells(work)) for work in same]
             for name in sorted(names):
-                _give(book, plan, name, {who: own[name] for who, own in cells if name in own})
+                _give(book, plan, name, {who: row[name] for who, row in cells if name in row})
 
 
 def _give(book: Any, plan: Assignment, name: str, cells: dict[str, tuple[Any, Any]]) -> None:
@@ -51,25 +51,31 @@ def _give(book: Any, plan: Assignment, name: str, cells: dict[str, tuple[Any, An
         for who, (grade, _) in cells.items()
         if keys[who] in notes and notes[keys[who]] == f"{grade.manual_score}"
     }
-    own = [
+    originals = [
         (grade, comment)
         for who, (grade, comment) in cells.items()
         if who not in copies and grade.manual_score is not None and not grade.needs_manual_grade
     ]
-    points = own[0][0].manual_score if len({grade.manual_score for grade, _ in own}) == 1 else None
-    words: Sequence[str] = [c.manual_comment for _, c in own if c is not None and c.manual_comment]
+    points = (
+        originals[0][0].manual_score
+        if len({grade.manual_score for grade, _ in originals}) == 1
+        else None
+    )
+    comments: Sequence[str] = [
+        c.manual_comment for _, c in originals if c is not None and c.manual_comment
+    ]
     for who, (grade, comment) in cells.items():
         free = who in copies or (grade.manual_score is None and grade.needs_manual_grade)
         if not free or grade.manual_score == points:
             continue
         grade.manual_score = points
         grade.needs_manual_grade = points is None and grade.auto_score is None
-        if comment is not None and words and (who in copies or not comment.manual_comment):
-            comment.manual_comment = words[0]
+        if comment is not None and comments and (who in copies or not comment.manual_comment):
+            comment.manual_comment = comments[0]
         applied_tables.write(book, keys[who], None if points is None else f"{points}")
 
 
 def _cells(submission: Any) -> dict[str, tuple[Any, Any]]:
     """Each grade cell with what a person wrote about it, if it has a place for that."""
-    comments = {each.name: each for nb in submission.notebooks for each in nb.comments}
+    comments = {comment.name: comment for nb in submission.notebooks for comment in nb.comments}
     return {g.name: (g, comments.get(g.name)) for nb in submission.notebooks for g in nb.grades}

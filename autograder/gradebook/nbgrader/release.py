@@ -39,8 +39,8 @@ class Registering:
             _register(plan, course)
         finally:
             self.log.setLevel(level)
-        if told := build.other_date(plan, course):
-            self.log.warning(told)
+        if warning := build.other_date(plan, course):
+            self.log.warning(warning)
         super().copy_files()  # type: ignore[misc]
 
 

@@ -184,8 +184,8 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
             for grade, points in seen:
                 if grade.auto_score == points:
                     grade.needs_manual_grade = False
-            own = decisions.of_student(decisions.read(course, plan), self.student_id)
-            applied_decisions.lay(self.gradebook, plan, submission, own)
+            own_decisions = decisions.of_student(decisions.read(course, plan), self.student_id)
+            applied_decisions.lay(self.gradebook, plan, submission, own_decisions)
             commit()
         return nb, resources
 

@@ -39,9 +39,9 @@ def settle(course: Course, assignments: Sequence[str] | None = None) -> None:
     """
     if not course.database.is_file():
         return
-    known = plans.known(course)
+    all_names = plans.known(course)
     with open_gradebook(course) as book:
-        names = [each.name for each in book.assignments if each.name in known]
+        names = [assignment.name for assignment in book.assignments if assignment.name in all_names]
         for name in names:
             if assignments is None or name in assignments:
                 _settle_points(book, course, plans.load(name, course))
@@ -49,34 +49,34 @@ def settle(course: Course, assignments: Sequence[str] | None = None) -> None:
 
 
 def _settle_points(book: Any, course: Course, plan: Assignment) -> None:
-    found = decisions.read(course, plan)
+    all_decisions = decisions.read(course, plan)
     together = teams.read(course, plan.name)
     noted = {
         who
         for what, who in applied_tables.read(book)
         if what.startswith(f"{plan.name}/") and what.endswith("/decided")
     }
-    touched = {each.student for each in found} | noted
-    closed = {each.student for each in found if each.part == decisions.ALL}
+    touched = {decision.student for decision in all_decisions} | noted
+    closed = {decision.student for decision in all_decisions if decision.part == decisions.ALL}
     submissions = _submissions(book, plan, touched, closed)
     for submission in submissions:
         applied_decisions.lift(book, plan, submission)
     partners.give(book, course, plan, together.values())
     for submission in submissions:
-        own = decisions.of_student(found, str(submission.student_id))
-        applied_decisions.lay(book, plan, submission, own)
+        own_decisions = decisions.of_student(all_decisions, str(submission.student_id))
+        applied_decisions.lay(book, plan, submission, own_decisions)
 
 
 def _submissions(
     book: Any, plan: Assignment, students: Iterable[str], closed: Container[str]
 ) -> list[Any]:
     """The students' submissions; of whom nothing could be collected, one that a person closed."""
-    found = []
+    submissions = []
     for student in sorted(students):
         try:
-            found.append(book.find_submission(plan.name, student))
+            submissions.append(book.find_submission(plan.name, student))
         except MissingEntry:
             if student in closed:
                 with contextlib.suppress(MissingEntry):  # a stranger
-                    found.append(book.add_submission(plan.name, student))
-    return found
+                    submissions.append(book.add_submission(plan.name, student))
+    return submissions

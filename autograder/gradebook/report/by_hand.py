@@ -66,7 +66,7 @@ class ByHand:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.requests or self.runs or any(each.waiting for each in self.texts))
+        return not (self.requests or self.runs or any(text.waiting for text in self.texts))
 
 
 def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> ByHand:
@@ -96,10 +96,10 @@ def _decided(outcomes: Iterable[Outcome]) -> list[str]:
     for outcome in outcomes:
         for each in outcome.decisions:
             students.setdefault(replace(each, student=""), []).append(outcome.student)
-    found = sorted(students, key=lambda each: each.when, reverse=True)
+    by_date = sorted(students, key=lambda each: each.when, reverse=True)
     return [
         f"{', '.join(students[each])}: {each.sentence} ({each.by or 'nobody said by whom'})"
-        for each in found
+        for each in by_date
     ]
 
 
@@ -107,9 +107,9 @@ def _text(
     plan: Assignment, paragraph: ParagraphSpec, read: Sequence[Outcome], course: Course
 ) -> WaitingText:
     waiting = tuple(
-        (each.student, each.texts.get(paragraph.name, ""))
-        for each in read
-        if _waits(plan, each, paragraph.name)
+        (outcome.student, outcome.texts.get(paragraph.name, ""))
+        for outcome in read
+        if _waits(plan, outcome, paragraph.name)
     )
     return WaitingText(
         paragraph, rubric(course, plan, paragraph.name), waiting, len(read) - len(waiting)
@@ -127,4 +127,6 @@ def rubric(course: Course, plan: Assignment, name: str) -> str:
     if not path.is_file():
         return ""
     sections = re.split(r"^(?=## )", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return next((each.strip() for each in sections if f"`{name}`" in each.split("\n")[0]), "")
+    return next(
+        (section.strip() for section in sections if f"`{name}`" in section.split("\n")[0]), ""
+    )

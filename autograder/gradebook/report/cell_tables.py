@@ -53,8 +53,8 @@ def run_table(run: RunCheck) -> str:
         f"<td>{_text(shown(sentence, 400))}</td></tr>"
         for ok, sentence in run.findings
     )
-    given = "to be graded by hand," if run.waits else f"{run.points:g}"
-    head = f"run.json of {run.module}.py: {given} of {run.max_points:g} points"
+    points = "to be graded by hand," if run.waits else f"{run.points:g}"
+    head = f"run.json of {run.module}.py: {points} of {run.max_points:g} points"
     return (
         f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_text(head)}</strong></p>'
         f"<table {FORMGRADER_TABLE}>{rows}</table></div>"

@@ -42,40 +42,40 @@ class Predicted:
 
     @property
     def most(self) -> int:
-        return max((each.number for each in self.bins), default=1)
+        return max((part.number for part in self.bins), default=1)
 
 
 def of_class(prompts: Sequence[Prompt], handed_in: Sequence[Answers]) -> list[Predicted]:
     """The prompts that anybody answered, in the notebook's order."""
-    found = []
+    predictions = []
     for prompt in prompts:
         pairs = [answers[prompt.key] for answers in handed_in if prompt.key in answers]
         if pairs:
-            found.append(_one(prompt, [one for one, _ in pairs], [two for _, two in pairs]))
-    return found
+            predictions.append(_one(prompt, [one for one, _ in pairs], [two for _, two in pairs]))
+    return predictions
 
 
 def _one(prompt: Prompt, guesses: list[Any], seen: list[Any]) -> Predicted:
-    shown = [result for result in seen if result is not None]
+    results = [result for result in seen if result is not None]
     if prompt.choices:
-        result = Counter(shown).most_common(1)[0][0] if shown else None
+        result = Counter(results).most_common(1)[0][0] if results else None
         counts = Counter(guesses)
-        bins = [Bin(each, counts[each], each == result) for each in prompt.choices]
-        near = f"{counts[result]} of {len(guesses)} right" if shown else ""
+        bins = [Bin(choice, counts[choice], choice == result) for choice in prompt.choices]
+        near = f"{counts[result]} of {len(guesses)} right" if results else ""
         return Predicted(prompt, len(guesses), tuple(bins), str(result or ""), near)
     # The lower of the two in the middle: a value that somebody saw.
-    result = statistics.median_low(shown) if shown else None
-    told = prompt.words(result) if result is not None else ""
+    result = statistics.median_low(results) if results else None
+    result_text = prompt.words(result) if result is not None else ""
     return Predicted(
-        prompt, len(guesses), tuple(_bins(guesses, result)), told, _near(guesses, result)
+        prompt, len(guesses), tuple(_bins(guesses, result)), result_text, _near(guesses, result)
     )
 
 
 def _near(guesses: Sequence[float], result: float | None) -> str:
     if result is None:
         return ""
-    off = [compare(each, result).off_by for each in guesses]
-    within = statistics.median(math.inf if each is None else each for each in off)
+    off = [compare(number, result).off_by for number in guesses]
+    within = statistics.median(math.inf if number is None else number for number in off)
     return f"half within {plain_number(within)} times" if math.isfinite(within) else ""
 
 

@@ -22,7 +22,7 @@ def modules(plan: Assignment, folders: Sequence[Path], course: Course) -> dict[s
     Raises:
         PathError: a folder isn't there, or holds no submission.
     """
-    found = {}
+    sources = {}
     for folder in folders:
         for submission in submissions.find(plan, [folder]):
             author = f"({folder.resolve().name}: {submission.student})"
@@ -31,9 +31,9 @@ def modules(plan: Assignment, folders: Sequence[Path], course: Course) -> dict[s
             except Rejected as error:
                 say(f"{submission.path} is compared with nothing: {error}")
                 continue
-            found[author] = {
+            sources[author] = {
                 name: text
                 for name, text in rebuilt.modules.items()
                 if name not in rebuilt.untouched
             }
-    return found
+    return sources

@@ -233,12 +233,12 @@ def graded_cells(nb: NotebookNode, unread: Collection[str] = ()) -> list[GradedC
 
     `unread` are the cells that still wait for a person.
     """
-    found = []
+    cells = []
     for cell in nb.cells:
         marks = notebooks.marks(cell)
         if not marks.get("solution"):
             continue
-        found.append(
+        cells.append(
             GradedCell(
                 grade_id=str(marks.get("grade_id", "")),
                 score=float(marks.get("score") or 0.0),
@@ -248,7 +248,7 @@ def graded_cells(nb: NotebookNode, unread: Collection[str] = ()) -> list[GradedC
                 unread=marks.get("grade_id") in unread,
             )
         )
-    return found
+    return cells
 
 
 def page_of(
@@ -315,7 +315,7 @@ def _section(module: ModuleSpec, outcome: Outcome, account: Account) -> ModuleSe
     result = outcome.results.get(module.name)
     tests = test_rows(outcome, module)
     source = outcome.modules.get(module.name, "")
-    named = {
+    fault_lines = {
         int(line)
         for row in tests
         if row.state != "full"
@@ -336,7 +336,7 @@ def _section(module: ModuleSpec, outcome: Outcome, account: Account) -> ModuleSe
         counts=_counts(result.counts if result else []),
         timeline=svg.clean((result and result.timeline_svg) or ""),
         lines=tuple(
-            (number, shown(line, 400), number in named)
+            (number, shown(line, 400), number in fault_lines)
             for number, line in enumerate(source.split("\n")[:800], start=1)
         ),
         measured=tuple(

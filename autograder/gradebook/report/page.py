@@ -75,7 +75,7 @@ class StudentRow:
 
     @property
     def failed(self) -> int:
-        return sum(1 + len(each.others) for part in self.parts for each in part.failures)
+        return sum(1 + len(failure.others) for part in self.parts for failure in part.failures)
 
     @property
     def tests(self) -> int:
@@ -108,7 +108,7 @@ def render(summary: Summary) -> str:
         spread=summary.spread,
         columns=_columns(summary.plan),
         anchors=anchors,
-        students=[_student(summary, each, anchors, similar) for each in summary.outcomes],
+        students=[_student(summary, work, anchors, similar) for work in summary.outcomes],
         errors=summary.with_status("grader_error"),
         rejected=summary.with_status("rejected"),
         empty=[outcome for outcome in summary.outcomes if outcome.empty],
@@ -138,8 +138,10 @@ def write(path: Path, summary: Summary) -> None:
 
 
 def _widest(summary: Summary) -> int:
-    found: list[SameMistake] = [each for group in summary.clusters.values() for each in group]
-    return max((len(each.students) for each in found), default=1)
+    mistakes: list[SameMistake] = [
+        mistake for group in summary.clusters.values() for mistake in group
+    ]
+    return max((len(mistake.students) for mistake in mistakes), default=1)
 
 
 def _student(

@@ -126,17 +126,17 @@ def alike(
         }
         for outcome in outcomes
     }
-    known = {**_shipped(plan, course), **(earlier or {})}
-    found = similarity.matches(
-        {**authors, **known}, given=_given(plan, course), threshold=similarity.SHIPPED
+    sources = {**_shipped(plan, course), **(earlier or {})}
+    matches = similarity.matches(
+        {**authors, **sources}, given=_given(plan, course), threshold=similarity.SHIPPED
     )
     whose = {outcome.student: outcome.author for outcome in outcomes}
     of_two = (  # what partners hand in is one work
         match
-        for match in found
+        for match in matches
         if match.first not in whose or whose[match.first] != whose.get(match.second)
     )
-    return similarity.telling(of_two, known.keys())
+    return similarity.telling(of_two, sources.keys())
 
 
 def _given(plan: Assignment, course: Course) -> dict[str, str]:
@@ -254,8 +254,8 @@ def _module_cells(row: ModuleSpread) -> tuple[str, ...]:
 
 def _sentence(text: str) -> Text:
     """A sentence of a suite on few lines; the line that reproduces it stands on the page."""
-    shown = printable(" ".join(text.split()))
-    return Text(cut(shown, MAX_SENTENCE))
+    line = printable(" ".join(text.split()))
+    return Text(cut(line, MAX_SENTENCE))
 
 
 def _attention(summary: Summary) -> Group:
@@ -271,13 +271,13 @@ def _attention(summary: Summary) -> Group:
             lines.append(Text(f"{name}: {outcome.empty}", "yellow"))
         lines += [Text(f"{name}: flagged: {printable(flag)}", "yellow") for flag in outcome.flags]
     by_student = {outcome.student: outcome for outcome in summary.outcomes}
-    for name, each in sorted(summary.late.items()):
-        told = f"{printable(name)}: {feedback.duration(each.late_s)} late. {each.sentence}"
-        if each.percent:
+    for name, delay in sorted(summary.late.items()):
+        sentence = f"{printable(name)}: {feedback.duration(delay.late_s)} late. {delay.sentence}"
+        if delay.percent:
             score = by_student[name].score(summary.plan)
-            left = score - penalty(score, each)
-            told += f" Of {score:.4g} points {left:.4g} are left."
-        lines.append(Text(told))
+            rest = score - penalty(score, delay)
+            sentence += f" Of {score:.4g} points {rest:.4g} are left."
+        lines.append(Text(sentence))
     if not lines:
         return Group(Text("Nothing was late, flagged, rejected or left ungraded."))
     return Group(Text("To look at", "bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
@@ -286,10 +286,10 @@ def _attention(summary: Summary) -> Group:
 def _by_hand(summary: Summary) -> Group:
     """What waits for a person; the texts themselves stand on the page."""
     waits, lines = summary.by_hand, []
-    for each in waits.texts:
-        if each.waiting:
-            told = each.sentence + ("; rubric and sample on the page" if each.rubric else "")
-            lines.append(Text(f"{told}. {_names([name for name, _ in each.waiting])}"))
+    for text in waits.texts:
+        if text.waiting:
+            sentence = text.sentence + ("; rubric and sample on the page" if text.rubric else "")
+            lines.append(Text(f"{sentence}. {_names([name for name, _ in text.waiting])}"))
     for run, students in waits.runs:
         lines.append(Text(f"{run}: a person gives the points. {_names(students)}"))
     for request in waits.requests:
@@ -310,34 +310,36 @@ def _hard_tests(summary: Summary) -> Table | Text:
     for name in ("module", "test", "lose points", "what students saw"):
         table.add_column(name, justify="right" if name == "lose points" else "left")
     for test in summary.tests:
-        told = test.told[0] if test.told else None
-        saw = Text(f"{told.students}x ", "bold") + _sentence(told.sentence) if told else Text()
+        reason = test.told[0] if test.told else None
+        saw = (
+            Text(f"{reason.students}x ", "bold") + _sentence(reason.sentence) if reason else Text()
+        )
         table.add_row(test.module, test.name, f"{test.failed} of {test.of}", saw)
     return table
 
 
 def _clusters(summary: Summary, most: int = 3) -> Table | Text:
-    shown: list[SameMistake] = [
-        each for found in summary.clusters.values() for each in found[:most]
+    mistakes: list[SameMistake] = [
+        mistake for group in summary.clusters.values() for mistake in group[:most]
     ]
-    if not shown:
+    if not mistakes:
         return Text("No two students fail for the same reason.")
     table = Table(title="The same mistake", title_justify="left", header_style="bold")
     for name in ("module", "students", "what they saw", "who"):
         table.add_column(name, justify="right" if name == "students" else "left")
-    for each in shown:
+    for mistake in mistakes:
         table.add_row(
-            each.module,
-            str(len(each.students)),
-            _sentence(each.sentence),
-            Text(_names(each.students)),
+            mistake.module,
+            str(len(mistake.students)),
+            _sentence(mistake.sentence),
+            Text(_names(mistake.students)),
         )
     return table
 
 
 def _names(students: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(printable(each) for each in students[:most])
-    return shown + (f" and {len(students) - most} more" if len(students) > most else "")
+    names = ", ".join(printable(name) for name in students[:most])
+    return names + (f" and {len(students) - most} more" if len(students) > most else "")
 
 
 def _similar(summary: Summary) -> Table | Text:
@@ -361,12 +363,18 @@ def _predicted(summary: Summary) -> Table | Text:
     table.add_column("students", justify="right")
     for name in ("predictions", "result shown", "how near"):
         table.add_column(name)
-    for each in summary.predicted:
-        said = "; ".join(
+    for prediction in summary.predicted:
+        text = "; ".join(
             f"{one.label}: {one.number}" + (" (right)" if one.is_right else "")
-            for one in each.bins
+            for one in prediction.bins
             if one.number
         )
-        told = Text(feedback.shown(said, MAX_SENTENCE, 3))
-        table.add_row(each.prompt.key, str(each.number), told, Text(each.result), Text(each.near))
+        cell = Text(feedback.shown(text, MAX_SENTENCE, 3))
+        table.add_row(
+            prediction.prompt.key,
+            str(prediction.number),
+            cell,
+            Text(prediction.result),
+            Text(prediction.near),
+        )
     return table

@@ -94,8 +94,8 @@ def groups(found: Iterable[Match]) -> list[Lookalikes]:
         members[match.module] = [*apart, (authors, ratio)]
     listed = [
         Lookalikes(module, tuple(sorted(authors)), ratio)
-        for module, each in members.items()
-        for authors, ratio in each
+        for module, clusters in members.items()
+        for authors, ratio in clusters
     ]
     return sorted(listed, key=lambda group: (-group.ratio, group.module, group.authors))
 
@@ -108,27 +108,27 @@ def shape(source: str) -> tuple[str, ...]:
     >>> shape("def f(): pass\\ndef g(x): pass") == shape("def a(b): pass\\ndef c(): pass")
     True
     """
-    return tuple(each for part in sorted(_statements(source)) for each in part)
+    return tuple(symbol for part in sorted(_statements(source)) for symbol in part)
 
 
 def _statements(source: str) -> list[list[str]]:
     """The tokens of each statement at the top level (a whole function is one), imports left out."""
-    found: list[list[str]] = [[]]
+    statements: list[list[str]] = [[]]
     depth, fresh_line = 0, True
     try:
-        for each in tokenize.generate_tokens(io.StringIO(_one_layout(source)).readline):
-            depth += (each.type == token.INDENT) - (each.type == token.DEDENT)
-            if each.type == token.STRING and fresh_line:
+        for tok in tokenize.generate_tokens(io.StringIO(_one_layout(source)).readline):
+            depth += (tok.type == token.INDENT) - (tok.type == token.DEDENT)
+            if tok.type == token.STRING and fresh_line:
                 continue  # a docstring
-            if each.type not in SKIPPED:
+            if tok.type not in SKIPPED:
                 if fresh_line and depth == 0:
-                    found.append([])
-                found[-1].append(_normal(each, found[-1][-1] if found[-1] else ""))
-            if each.type != tokenize.COMMENT:
-                fresh_line = each.type in SKIPPED
+                    statements.append([])
+                statements[-1].append(_normal(tok, statements[-1][-1] if statements[-1] else ""))
+            if tok.type != tokenize.COMMENT:
+                fresh_line = tok.type in SKIPPED
     except (tokenize.TokenError, SyntaxError):
         return []
-    return [part for part in found if part and part[0] not in ("import", "from")]
+    return [part for part in statements if part and part[0] not in ("import", "from")]
 
 
 def _one_layout(source: str) -> str:
@@ -162,11 +162,11 @@ def _shingles(tokens: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
 
 def _own(tokens: tuple[str, ...], given: frozenset[tuple[str, ...]]) -> tuple[str, ...]:
     """`tokens` without the runs that everybody was given."""
-    kept = np.ones(len(tokens), bool)
+    mask = np.ones(len(tokens), bool)
     for at in range(len(tokens) - WIDTH + 1):
         if tokens[at : at + WIDTH] in given:
-            kept[at : at + WIDTH] = False
-    return tuple(each for each, own in zip(tokens, kept, strict=True) if own)
+            mask[at : at + WIDTH] = False
+    return tuple(symbol for symbol, is_own in zip(tokens, mask, strict=True) if is_own)
 
 
 def matches(
@@ -182,16 +182,16 @@ def matches(
         given: module -> the source that everybody started from.
         threshold: the least similarity that is reported; 1 is the same shape.
     """
-    found: list[Match] = []
+    pairs: list[Match] = []
     for module in sorted({name for modules in authors.values() for name in modules}):
         common = _shingles(shape(given.get(module, "")))
         who: dict[tuple[str, ...], list[str]] = {}
         for author in sorted(authors):
-            own = _own(shape(authors[author].get(module, "")), common)
-            if len(own) >= MIN_TOKENS:
-                who.setdefault(own, []).append(author)
-        found += _matches(module, who, threshold)
-    return sorted(found, key=lambda match: (-match.ratio, match.module, match.first, match.second))
+            tokens = _own(shape(authors[author].get(module, "")), common)
+            if len(tokens) >= MIN_TOKENS:
+                who.setdefault(tokens, []).append(author)
+        pairs += _matches(module, who, threshold)
+    return sorted(pairs, key=lambda match: (-match.ratio, match.module, match.first, match.second))
 
 
 def telling(found: Iterable[Match], known: Collection[str]) -> list[Match]:
@@ -201,15 +201,15 @@ def telling(found: Iterable[Match], known: Collection[str]) -> list[Match]:
         found: the most alike first, from the threshold `SHIPPED` on.
         known: the authors who are no students: what is shipped, and earlier years.
     """
-    told, nearest = [], set()
+    selection, nearest = [], set()
     for match in found:
         students = {match.first, match.second} - set(known)
         if len(students) == 2 and match.ratio >= CLASSMATES:
-            told.append(match)
+            selection.append(match)
         elif len(students) == 1 and (key := (match.module, *students)) not in nearest:
             nearest.add(key)
-            told.append(match)
-    return told
+            selection.append(match)
+    return selection
 
 
 def _matches(
@@ -217,17 +217,17 @@ def _matches(
 ) -> list[Match]:
     """The pairs among the authors of each shape, and among those of two that are alike."""
     shapes = list(who)
-    letters = {each: chr(at) for at, each in enumerate(sorted({t for s in shapes for t in s}))}
-    words = ["".join(letters[each] for each in tokens) for tokens in shapes]
+    letters = {symbol: chr(at) for at, symbol in enumerate(sorted({t for s in shapes for t in s}))}
+    texts = ["".join(letters[symbol] for symbol in tokens) for tokens in shapes]
     table = process.cdist(
-        words, words, scorer=Indel.normalized_similarity, score_cutoff=threshold, dtype=np.float32
+        texts, texts, scorer=Indel.normalized_similarity, score_cutoff=threshold, dtype=np.float32
     )
-    found = []
+    pairs = []
     for first, second in zip(*np.nonzero(np.triu(table)), strict=True):
         ratio = 1.0 if first == second else float(table[first, second])
         for at, author in enumerate(who[shapes[first]]):
             others = who[shapes[first]][at + 1 :] if first == second else who[shapes[second]]
-            found += [
+            pairs += [
                 Match(module, min(author, other), max(author, other), ratio) for other in others
             ]
-    return found
+    return pairs

@@ -139,18 +139,20 @@ class Summary:
         """What the total is made of, and what of it is not in the scores yet."""
         plan = self.plan
         waits = sum(outcome.account(plan).by_hand > 0 for outcome in self.graded)
-        said = f"{plan.max_score:g} points: modules {plan.module_points:g}"
-        said += "".join(f", run {run.points:g}" for run in plan.runs)
+        sentence = f"{plan.max_score:g} points: modules {plan.module_points:g}"
+        sentence += "".join(f", run {run.points:g}" for run in plan.runs)
         texts = "texts" if len(plan.paragraphs) > 1 else "text"
-        said += f", {texts} {plan.text_points:g}" if plan.text_points else ""
-        said += f"; extra credit up to {plan.extra_points:g} on top" if plan.extra_points else ""
+        sentence += f", {texts} {plan.text_points:g}" if plan.text_points else ""
+        sentence += (
+            f"; extra credit up to {plan.extra_points:g} on top" if plan.extra_points else ""
+        )
         if waits:
             are = "are" if len(plan.paragraphs) > 1 else "is"
-            said += (
+            sentence += (
                 f". The {texts} of {waits} of {format_count(len(self.graded), 'submission')} {are} "
                 "still to be graded by hand, and not in the scores"
             )
-        return said + "."
+        return sentence + "."
 
     @property
     def flagged(self) -> list[Outcome]:
@@ -235,20 +237,22 @@ def hard_tests(
     plan: Assignment, graded: Sequence[Outcome], most: int = MAX_TESTS
 ) -> list[HardTest]:
     """The tests that cost the most submissions points, untouched modules left out."""
-    found = []
+    tests = []
     for module in plan.modules:
         rows: dict[str, list[feedback.TestRow]] = {}
         for outcome in graded:
             if _begun(module.name, outcome):
                 for row in feedback.test_rows(outcome, module):
                     rows.setdefault(row.name, []).append(row)
-        for name, each in rows.items():
-            failed = [row for row in each if row.state != "full" and not is_held(row.message)]
+        for name, results in rows.items():
+            failed = [row for row in results if row.state != "full" and not is_held(row.message)]
             if failed:
-                told = tuple(_told(failed))
-                test = HardTest(module.name, name, each[0].points, len(failed), len(each), told)
-                found.append(test)
-    return sorted(found, key=lambda test: (-test.share, -test.failed, test.module, test.name))[
+                sentences = tuple(_told(failed))
+                test = HardTest(
+                    module.name, name, results[0].points, len(failed), len(results), sentences
+                )
+                tests.append(test)
+    return sorted(tests, key=lambda test: (-test.share, -test.failed, test.module, test.name))[
         :most
     ]
 
@@ -258,17 +262,17 @@ def _told(failed: Sequence[feedback.TestRow], most: int = 3) -> list[Told]:
     by_reason: dict[str, collections.Counter[str]] = {}
     for row in failed:
         if row.message:
-            told = by_reason.setdefault(reason(row.message), collections.Counter())
-            told[row.message] += 1
-    found = [Told(told.most_common(1)[0][0], told.total()) for told in by_reason.values()]
-    return sorted(found, key=lambda each: (-each.students, each.sentence))[:most]
+            tally = by_reason.setdefault(reason(row.message), collections.Counter())
+            tally[row.message] += 1
+    sentences = [Told(tally.most_common(1)[0][0], tally.total()) for tally in by_reason.values()]
+    return sorted(sentences, key=lambda each: (-each.students, each.sentence))[:most]
 
 
 def clusters(
     module: ModuleSpec, graded: Sequence[Outcome], most: int = MAX_CLUSTERS
 ) -> list[SameMistake]:
     """Reasons for which a module fails, and whose: at least two students each, the most first."""
-    found: dict[str, list[tuple[str, feedback.TestRow]]] = {}
+    by_reason: dict[str, list[tuple[str, feedback.TestRow]]] = {}
     authors = {outcome.student: outcome.author for outcome in graded}
     for outcome in graded:
         if not _begun(module.name, outcome):
@@ -276,16 +280,16 @@ def clusters(
         for failure in feedback.failures(feedback.test_rows(outcome, module)):
             for row in (failure.test, *failure.others):
                 if row.message:
-                    found.setdefault(reason(row.message), []).append((outcome.student, row))
+                    by_reason.setdefault(reason(row.message), []).append((outcome.student, row))
     by_students: dict[tuple[str, ...], list[tuple[str, feedback.TestRow]]] = {}
-    for each in found.values():  # what the same students see is one mistake
-        students = tuple(sorted({student for student, _ in each}))
-        by_students.setdefault(students, []).extend(each)
+    for cases in by_reason.values():  # what the same students see is one mistake
+        students = tuple(sorted({student for student, _ in cases}))
+        by_students.setdefault(students, []).extend(cases)
     listed = []
-    for students, each in by_students.items():
+    for students, cases in by_students.items():
         if len({authors[student] for student in students}) > 1:  # a team is one
-            tests = collections.Counter(row.name for _, row in each)
-            sentence = collections.Counter(row.message for _, row in each).most_common(1)[0][0]
+            tests = collections.Counter(row.name for _, row in cases)
+            sentence = collections.Counter(row.message for _, row in cases).most_common(1)[0][0]
             names = tuple(name for name, _ in tests.most_common())
             listed.append(SameMistake(module.name, sentence, names, students))
     listed.sort(key=lambda cluster: (-len(cluster.students), cluster.sentence))

@@ -55,7 +55,7 @@ def write(
     if roster is None:
         people = list(PERSON)
         rows = [_row(mark) for mark in marks]
-        found = dict(enumerate(marks))
+        by_row = dict(enumerate(marks))
     else:
         if not {"Student", "ID", "Section"} <= set(roster.columns):
             raise ExportError(
@@ -66,16 +66,16 @@ def write(
         people = [name for name in roster.columns if name in PERSON]
         roster.rows = [row for row in roster.rows if _is_student(row)]
         rows = [{name: row[name] for name in people} for row in roster.rows]
-        found = roster.match(marks, KEYS, leave_out=leave_out)
+        by_row = roster.match(marks, KEYS, leave_out=leave_out)
     table: list[dict[str, object]] = [{"Student": POINTS, title: most}]
-    given = 0
+    count = 0
     for at, row in enumerate(rows):
-        value = found[at].value(raw=raw) if at in found else None
-        given += value is not None
-        none = EXCUSED if at in found and found[at].excused else ""
+        value = by_row[at].value(raw=raw) if at in by_row else None
+        count += value is not None
+        none = EXCUSED if at in by_row and by_row[at].excused else ""
         table.append({**row, title: none if value is None else value})
     rosters.write(path, [*people, title], table)
-    return given
+    return count
 
 
 def _row(mark: Mark) -> dict[str, str]:
@@ -122,21 +122,21 @@ def other_maximum(roster: Roster, plan: Assignment, column: str | None, most: fl
 
 def _column(roster: Roster, plan: Assignment, column: str | None, new: bool) -> str:
     """The column of the export that is this assignment: "Title (number)"."""
-    wanted = {column} if column else {plan.title, plan.name}
-    found = [
+    titles = {column} if column else {plan.title, plan.name}
+    columns = [
         name
         for name in roster.columns
-        if name in wanted or re.sub(r"\s*\(\d+\)$", "", name) in wanted
+        if name in titles or re.sub(r"\s*\(\d+\)$", "", name) in titles
     ]
-    if len(found) > 1:
-        raise ExportError(f"{roster.path}: choose by --column one of {', '.join(found)}.")
+    if len(columns) > 1:
+        raise ExportError(f"{roster.path}: choose by --column one of {', '.join(columns)}.")
     title = column or plan.title
-    if not found and not new:
+    if not columns and not new:
         raise ExportError(
             f"{roster.path} has no column {title!r}, and Canvas would make a new assignment of "
             f"it. {_near(roster, title)}Choose one by --column, or say --new-column."
         )
-    return found[0] if found else title
+    return columns[0] if columns else title
 
 
 def _near(roster: Roster, title: str) -> str:

@@ -48,7 +48,7 @@ def read(path: Path, zone: ZoneInfo | None = None) -> dict[str, Handed]:
     Raises:
         PathError: it is something else, or a time can't be read; the place is named.
     """
-    found: dict[str, Handed] = {}
+    by_user: dict[str, Handed] = {}
     assignments: set[str] = set()
     for number, entry in enumerate(_entries(path), start=1):
         where = f"{path}, submission {number}"
@@ -60,10 +60,10 @@ def read(path: Path, zone: ZoneInfo | None = None) -> dict[str, Handed]:
             both = " and ".join(sorted(assignments))
             raise PathError(f"{path} holds submissions of the assignments {both}: keep one's.")
         handed = _handed(entry, f"{where} (user {user})", zone)
-        before = found.get(user)
+        before = by_user.get(user)
         if before is None or _moment(before) < _moment(handed):
-            found[user] = handed
-    return found
+            by_user[user] = handed
+    return by_user
 
 
 def _entries(path: Path) -> Iterator[Any]:
@@ -81,8 +81,8 @@ def _entries(path: Path) -> Iterator[Any]:
         raise PathError(f"{path} is empty. {WHERE}")
     for page in pages:
         if isinstance(page, dict) and "errors" in page:
-            told = json.dumps(page["errors"])[:200]
-            raise PathError(f"{path} holds an error of Canvas's and no submissions: {told}")
+            message = json.dumps(page["errors"])[:200]
+            raise PathError(f"{path} holds an error of Canvas's and no submissions: {message}")
         if not isinstance(page, list):
             raise PathError(f"{path} holds no list of submissions. {WHERE}")
         for entry in page:

@@ -45,10 +45,10 @@ def make(plan: Assignment, course: Course, path: Path, settings: Settings) -> Pa
         folder = Path(name)
         (folder / "kit").mkdir()
         contents.fill(folder / "kit", plan, course, settings)
-        for each, template in RUNS.items():
-            (folder / each).write_text(script(template, plan), encoding="utf-8")
+        for member, template in RUNS.items():
+            (folder / member).write_text(script(template, plan), encoding="utf-8")
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+            for file in sorted(member for member in folder.rglob("*") if member.is_file()):
                 inside = file.relative_to(folder).as_posix()
                 info = zipfile.ZipInfo(inside)  # without a date: the same bytes for the same kit
                 info.external_attr = (0o700 if inside in RUNS else 0o600) << 16

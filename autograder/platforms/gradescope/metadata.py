@@ -83,19 +83,21 @@ def of_json(text: bytes, where: str) -> Handed:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PathError(f"{where} can't be read: {error}") from error
-    found = table if isinstance(table, dict) else {}
-    people = [each for each in found.get("users") or () if isinstance(each, dict)]
+    fields = table if isinstance(table, dict) else {}
+    people = [entry for entry in fields.get("users") or () if isinstance(entry, dict)]
     if not people:
         raise PathError(f"{where} names nobody who handed in.")
-    tables = [each.get("assignment") for each in people]
-    dates = [each.get("due_date") for each in tables if isinstance(each, dict)]
-    common = found.get("assignment")
+    tables = [entry.get("assignment") for entry in people]
+    dates = [entry.get("due_date") for entry in tables if isinstance(entry, dict)]
+    common = fields.get("assignment")
     if not any(dates) and isinstance(common, dict):
         dates = [common.get("due_date")]
-    own = [_time(date, f"{where}: due_date") for date in dates if date]
-    authors = tuple(_author(each, "") for each in people)
+    due_times = [_time(date, f"{where}: due_date") for date in dates if date]
+    authors = tuple(_author(entry, "") for entry in people)
     return Handed(
-        authors, _time(found.get("created_at"), f"{where}: created_at"), max(own, default=None)
+        authors,
+        _time(fields.get("created_at"), f"{where}: created_at"),
+        max(due_times, default=None),
     )
 
 
@@ -111,23 +113,23 @@ def of_text(text: bytes, where: str) -> dict[str, Submitted]:
         raise PathError(f"{where} can't be read: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(table, dict):
         raise PathError(f"{where} holds no list of submissions.")
-    return {str(name): _submitted(str(name), each, where) for name, each in table.items()}
+    return {str(name): _submitted(str(name), entry, where) for name, entry in table.items()}
 
 
 def _submitted(name: str, entry: object, where: str) -> Submitted:
-    found = entry if isinstance(entry, dict) else {}
-    people = found.get(":submitters")
-    authors = tuple(_author(each) for each in people or () if isinstance(each, dict))
+    fields = entry if isinstance(entry, dict) else {}
+    people = fields.get(":submitters")
+    authors = tuple(_author(person) for person in people or () if isinstance(person, dict))
     if not authors:
         raise PathError(f"{where}, {name}: it names no submitter.")
-    return Submitted(authors, _moment(found.get(":created_at"), f"{where}, {name}"))
+    return Submitted(authors, _moment(fields.get(":created_at"), f"{where}, {name}"))
 
 
 def _author(entry: dict[str, object], mark: str = ":") -> Author:
     def text(key: str) -> str:
         value = entry.get(mark + key)
-        told = value.strip() if isinstance(value, str) else ""
-        return "" if told in ("null", "~") else told
+        content = value.strip() if isinstance(value, str) else ""
+        return "" if content in ("null", "~") else content
 
     return Author(text("name"), text("sid"), text("email").lower())
 

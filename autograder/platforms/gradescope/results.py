@@ -44,9 +44,9 @@ def write(
         if mark.raw_score is None or outcome is None:
             continue
         text = json.dumps(results(plan, mark, outcome, raw=raw, visibility=visibility), indent=1)
-        own = folder / file_names.of(mark.student)
-        own.mkdir(parents=True, exist_ok=True)
-        write_atomically(own / "results.json", text.encode() + b"\n")
+        subfolder = folder / file_names.of(mark.student)
+        subfolder.mkdir(parents=True, exist_ok=True)
+        write_atomically(subfolder / "results.json", text.encode() + b"\n")
         count += 1
     return count
 
@@ -90,16 +90,18 @@ def _tests(plan: Assignment, outcome: Outcome, visibility: str) -> list[dict[str
     rows: list[dict[str, Any]] = []
     for at, module in enumerate(plan.modules, start=1):
         tests = feedback.test_rows(outcome, module)
-        own = [
+        module_rows = [
             _test(module, row, f"{at}.{number}", visibility)
             for number, row in enumerate(tests, start=1)
         ]
         part = account.part(module.name)
-        more = round((part.points or 0.0) - sum(row["score"] for row in own), 4)
+        more = round((part.points or 0.0) - sum(row["score"] for row in module_rows), 4)
         if abs(more) > SMALLEST or part.comment:
             name = f"{module.name}: by hand, beside the tests"
-            own.append(_row(name, f"{at}.{len(own) + 1}", more, 0.0, part.comment, visibility))
-        rows += own
+            module_rows.append(
+                _row(name, f"{at}.{len(module_rows) + 1}", more, 0.0, part.comment, visibility)
+            )
+        rows += module_rows
     for at, part in enumerate(account.of_kind("run", "text"), start=len(plan.modules) + 1):
         checked = (run for run in outcome.runs if run.name == part.name)
         says = [sentence for run in checked for _, sentence in run.findings]

@@ -40,11 +40,11 @@ def main() -> int:
     try:
         container.close(AUTOGRADER / "source", AUTOGRADER / "submission")
         container.fresh_results(results)
-        found = graded()
+        report = graded()
     except FAULTS as error:
         container.tell([f"NOT GRADED, and no points are given: {error}"])
         return 1
-    write_atomically(results, json.dumps(found, indent=1).encode() + b"\n")
+    write_atomically(results, json.dumps(report, indent=1).encode() + b"\n")
     return 0
 
 
@@ -84,23 +84,23 @@ def results(settings: Settings, course: Course, outcome: Outcome, handed: Handed
     by_student = {outcome.student: late} if late else {}
     [mark] = marks.from_outcomes(plan, [outcome], by_student)
     mark = replace(mark, max_score=round(mark.max_score - left_out, 4))
-    found = gradescope.results(plan, mark, outcome, raw=False, visibility=settings.visibility)
-    found["output"] = "\n".join([found["output"], *_said(outcome, late, left_out)])
-    found["extra_data"]["students"] = [author.student for author in handed.authors]
-    return found
+    report = gradescope.results(plan, mark, outcome, raw=False, visibility=settings.visibility)
+    report["output"] = "\n".join([report["output"], *_said(outcome, late, left_out)])
+    report["extra_data"]["students"] = [author.student for author in handed.authors]
+    return report
 
 
 def _said(outcome: Outcome, late: Late | None, left_out: float) -> list[str]:
     """What the student hears besides the points."""
     from autograder.gradebook.report import feedback
 
-    said = [outcome.empty] if outcome.empty else []
-    said += [feedback.shown(note) for note in outcome.notes[:MAX_NOTES]]
+    sentences = [outcome.empty] if outcome.empty else []
+    sentences += [feedback.shown(note) for note in outcome.notes[:MAX_NOTES]]
     if late:
-        said.append(f"Late by {outcome.late_seconds / 3600:.1f} hours. {late.sentence}")
+        sentences.append(f"Late by {outcome.late_seconds / 3600:.1f} hours. {late.sentence}")
     if left_out:
-        said.append(container.LEFT_OUT.format(left_out))
-    return said
+        sentences.append(container.LEFT_OUT.format(left_out))
+    return sentences
 
 
 def _unreadable(message: str) -> dict[str, Any]:

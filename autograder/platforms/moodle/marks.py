@@ -57,16 +57,16 @@ def _worksheet(
                 "offline worksheet in the assignment's settings, and download it in English."
             )
     _check_maximum(roster, marks)
-    found = roster.match(marks, (*KEYS, "Identifier"), leave_out=leave_out)
+    by_row = roster.match(marks, (*KEYS, "Identifier"), leave_out=leave_out)
     table: list[dict[str, object]] = [dict(row) for row in roster.rows]
-    given = 0
-    for at, mark in found.items():
+    count = 0
+    for at, mark in by_row.items():
         value = mark.value(raw=raw)
         if value is not None:
-            given += 1
+            count += 1
             table[at] |= {"Grade": value, FEEDBACK: _as_html(mark.comment)}
     rosters.write(path, roster.columns, table)
-    return given
+    return count
 
 
 def _check_maximum(roster: Roster, marks: Sequence[Mark]) -> None:
@@ -87,13 +87,13 @@ def _import(
     rows: list[dict[str, object]] = [
         {"Username": mark.student, "Email address": mark.email} for mark in marks
     ]
-    found = dict(enumerate(marks))
+    by_row = dict(enumerate(marks))
     if roster is not None:
-        found = roster.match(marks, KEYS, leave_out=leave_out)
+        by_row = roster.match(marks, KEYS, leave_out=leave_out)
         people = [name for name in roster.columns if name in KEYS]
         rows = [{name: row[name] for name in people} for row in roster.rows]
     table = []
-    for at, mark in sorted(found.items()):
+    for at, mark in sorted(by_row.items()):
         value = mark.value(raw=raw)
         if value is not None:
             table.append({**rows[at], title: value, "Feedback": _as_html(mark.comment)})

@@ -90,9 +90,9 @@ class Worksheet:
 
 
 def _person(row: dict[str, str], number: str, where: str, zone: ZoneInfo | None) -> Person:
-    known = [row.get(column, "").strip() for column in _KNOWN_BY]
+    cells = [row.get(column, "").strip() for column in _KNOWN_BY]
     return Person(
-        student=next((each.lower() for each in known if each), number),
+        student=next((cell.lower() for cell in cells if cell), number),
         name=row.get("Full name", "").strip(),
         email=row.get("Email address", "").strip().lower(),
         received=_moment(row.get(MODIFIED, ""), where, zone),

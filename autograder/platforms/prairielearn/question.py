@@ -39,10 +39,10 @@ def make(plan: Assignment, course: Course, folder: Path, settings: Settings, ima
         FolderError: the folder holds something else.
         StorageError: it can't be written.
     """
-    kept = (course.kit, course.root)
+    roots = (course.kit, course.root)
     with (
         storage.making(folder.resolve().parent, otherwise="Or name another folder with --to."),
-        output_folder.made_anew(folder, COMMAND, protected=kept) as fresh,
+        output_folder.made_anew(folder, COMMAND, protected=roots) as fresh,
     ):
         fresh.chmod(0o700)  # the hidden suite is in it
         (fresh / "tests" / "kit").mkdir(parents=True)

@@ -40,11 +40,11 @@ def main() -> int:
     try:
         container.close(*(GRADE / name for name in ("tests", "student", "data")))
         container.fresh_results(results)
-        found = graded()
+        report = graded()
     except FAULTS as error:
         container.tell([f"NOT GRADED, and no points are given: {error}"])
-        found, status = not_gradable(OURS), 1
-    write_atomically(results, json.dumps(found, indent=1).encode() + b"\n")
+        report, status = not_gradable(OURS), 1
+    write_atomically(results, json.dumps(report, indent=1).encode() + b"\n")
     return status
 
 
@@ -79,13 +79,13 @@ def results(settings: Settings, course: Course, outcome: Outcome) -> dict[str, A
     [mark] = marks.from_outcomes(plan, [outcome], {})
     rows = gradescope.results(plan, mark, outcome, raw=True, visibility="visible")["tests"]
     earned, most = mark.raw_score or 0.0, mark.max_score - left_out
-    said = [f"{earned:g} of {most:g} points."]
-    said += [outcome.empty] if outcome.empty else []
-    said += [container.LEFT_OUT.format(left_out)] if left_out else []
+    lines = [f"{earned:g} of {most:g} points."]
+    lines += [outcome.empty] if outcome.empty else []
+    lines += [container.LEFT_OUT.format(left_out)] if left_out else []
     return {
         "gradable": True,
         "score": round(min(1.0, earned / most), 6),  # it takes no more than 1
-        "message": "\n".join(said),
+        "message": "\n".join(lines),
         "tests": [
             {
                 "name": row["name"],

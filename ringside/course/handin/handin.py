@@ -112,7 +112,7 @@ def hand_in(
     predicted = _about_predictions(folder, books)
     notices += predicted
     due = next(filter(None, (due_said(_first_text(book)) for book in books)), "")
-    told = points.sentence(has_run=(folder / "run.json").is_file())
+    sentence = points.sentence(has_run=(folder / "run.json").is_file())
     modules = dict.fromkeys(cell.module for cell in cells)
     listed = [*(book.name for book in books), *modules, *BESIDE]
     if predicted:  # nothing to hand in, or nothing that can be read
@@ -125,17 +125,17 @@ def hand_in(
             "clear the notebook's outputs."
         )
     if dry_run:
-        return Receipt(folder.name, "nothing, as asked", names, "", notices, told, due)
+        return Receipt(folder.name, "nothing, as asked", names, "", notices, sentence, due)
     if not force_zip and _exchange_is_configured():
         where = _submit(folder, _notebooks(texts))
-        return Receipt(folder.name, "exchange", names, where, notices, told, due)
+        return Receipt(folder.name, "exchange", names, where, notices, sentence, due)
     where = str(_zip(folder, names, _notebooks(texts)))
-    return Receipt(folder.name, "zip", names, where, notices, told, due)
+    return Receipt(folder.name, "zip", names, where, notices, sentence, due)
 
 
 def _about_cells(folder: Path) -> list[str]:
     """Which files are handed in instead of cells, and which cells were split."""
-    names = dict.fromkeys(each.cell.module for each in notebook.giving_way(folder))
+    names = dict.fromkeys(difference.cell.module for difference in notebook.giving_way(folder))
     *others, last = names or [""]
     listed = f"{', '.join(others)} and {last}" if others else last
     cells = "The cells of {} are as released, so the files were" if others else (
@@ -193,10 +193,10 @@ def _about_predictions(folder: Path, books: Sequence[Path]) -> list[str]:
     if not any(_asks(cell) for book in books for cell in notebook.read(book)["cells"]):
         return []
     try:
-        made = kept.read(folder / kept.NAME)
+        predictions = kept.read(folder / kept.NAME)
     except GuessError as error:
         return [f"{error} Predictions are never graded."]
-    if made:
+    if predictions:
         return []
     return [f"there is no {kept.NAME}: you predicted nothing. Predictions are never graded."]
 
@@ -247,8 +247,8 @@ def _submit(folder: Path, notebooks: Mapping[str, bytes]) -> str:
         return _submit_folder(folder)
     with tempfile.TemporaryDirectory(prefix="ringside-handin-") as scratch:
         copied = Path(scratch) / folder.name
-        left = shutil.ignore_patterns(*notebook.KEPT, TIMELINES, ".ipynb_checkpoints")
-        shutil.copytree(folder, copied, ignore=left, ignore_dangling_symlinks=True)
+        patterns = shutil.ignore_patterns(*notebook.KEPT, TIMELINES, ".ipynb_checkpoints")
+        shutil.copytree(folder, copied, ignore=patterns, ignore_dangling_symlinks=True)
         for name, data in notebooks.items():
             (copied / name).write_bytes(data)
         return _submit_folder(folder, f"--Exchange.assignment_dir={scratch}")

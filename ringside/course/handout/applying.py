@@ -63,10 +63,10 @@ def recover(tree: Path) -> list[str]:
         return []
     journal: dict[str, Any] = json.loads((work / _JOURNAL).read_text(encoding="utf-8"))
     backup = tree / journal["backup"]
-    left = _undo(tree, backup, journal["steps"])
+    conflicts = _undo(tree, backup, journal["steps"])
     shutil.rmtree(work)
-    if left:
-        names = ", ".join(left)
+    if conflicts:
+        names = ", ".join(conflicts)
         return [
             f"An update that was stopped has been undone, but for what was changed since: {names}. "
             f"What these files were before is in {backup.name}."
@@ -121,11 +121,11 @@ def _write(path: Path, data: bytes, place: Path) -> None:
 
 def _keep(tree: Path, backup: Path, step: Step) -> dict[str, Any]:
     """Put what a step replaces into the backup; return its line of the journal."""
-    path, kept = tree / step.name, backup / step.name
+    path, copy = tree / step.name, backup / step.name
     entry = {"name": step.name, "new": step.digest, "had": path.is_file()}
     if entry["had"]:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        _link_or_copy(path.resolve(), kept)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        _link_or_copy(path.resolve(), copy)
     return entry
 
 
@@ -159,22 +159,22 @@ def _put(tree: Path, staged: Path, step: Step) -> None:
 
 def _undo(tree: Path, backup: Path, entries: Sequence[dict[str, Any]]) -> list[str]:
     """Put back what the steps replaced; return the names of files that were changed since."""
-    left = []
+    conflicts = []
     for entry in reversed(entries):
-        path, kept = tree / entry["name"], backup / entry["name"]
+        path, copy = tree / entry["name"], backup / entry["name"]
         now = digest(path.read_bytes()) if path.is_file() else None
         if now == entry["new"]:
             if entry["had"]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 fresh = path.with_name(f".{path.name}.undo")
                 fresh.unlink(missing_ok=True)
-                _link_or_copy(kept, fresh)
+                _link_or_copy(copy, fresh)
                 os.replace(fresh, path)
             else:
                 path.unlink(missing_ok=True)
-        elif not entry["had"] or now != digest(kept.read_bytes()):
-            left += [entry["name"]] if now is not None or entry["had"] else []
-    return left
+        elif not entry["had"] or now != digest(copy.read_bytes()):
+            conflicts += [entry["name"]] if now is not None or entry["had"] else []
+    return conflicts
 
 
 @contextlib.contextmanager

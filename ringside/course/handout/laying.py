@@ -26,16 +26,16 @@ def lay(folder: Path) -> Path:
             "this kit is used from a tree, which has its assignments and lectures already: "
             "`ringside start` lays out those that an installed package brings."
         )
-    place = folder.resolve()
-    if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
+    target = folder.resolve()
+    if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
         raise HandoutError(
-            f"{place} is there already: name a new folder, or bring it up to date with "
+            f"{target} is there already: name a new folder, or bring it up to date with "
             "`ringside update`."
         )
-    with beside(place) as fresh:
+    with beside(target) as fresh:
         for name, path in files_of(source):
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, fresh / name)
         Handout.of(fresh).write(fresh)
-        replace(fresh, place)
-    return place
+        replace(fresh, target)
+    return target

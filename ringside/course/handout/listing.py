@@ -85,13 +85,13 @@ def listing(
             for name, moment in dates.items()
             if not also_future and (moment is None or moment > now)
         }
-        given = tuple(name for name in dates if name not in later)
+        handouts = tuple(name for name in dates if name not in later)
         unlisted = tuple(name for name in names if name not in dates)
-        return Listing(given, later, unlisted, term.path)
+        return Listing(handouts, later, unlisted, term.path)
     kits = _of_kit(tree)
-    given = tuple(name for name in names if kits is None or name in kits)
-    unlisted = tuple(name for name in names if name not in given)
-    return Listing(given, {}, unlisted, None if kits is None else tree / "solutions")
+    handouts = tuple(name for name in names if kits is None or name in kits)
+    unlisted = tuple(name for name in names if name not in handouts)
+    return Listing(handouts, {}, unlisted, None if kits is None else tree / "solutions")
 
 
 def _of_kit(tree: Path) -> set[str] | None:

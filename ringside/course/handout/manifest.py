@@ -72,8 +72,8 @@ class Handout:
             files[name] = digest(data)
             if name.endswith(".ipynb"):
                 cells[name] = _cells(data)
-                if found := _stubs(data):
-                    stubs[name] = found
+                if texts := _stubs(data):
+                    stubs[name] = texts
         return cls(version, files, cells, stubs)
 
     @classmethod
@@ -91,16 +91,16 @@ class Handout:
         except (OSError, ValueError) as error:
             raise HandoutError(f"{path} can't be read: {error}") from None
         try:
-            found: Any = json.loads(text)
-            files = {str(name): str(each) for name, each in found["files"].items()}
+            entries: Any = json.loads(text)
+            files = {str(name): str(value) for name, value in entries["files"].items()}
             cells, stubs = (
                 {
-                    str(name): {str(key): str(each) for key, each in ids.items()}
+                    str(name): {str(key): str(value) for key, value in ids.items()}
                     for name, ids in table.items()
                 }
-                for table in (found["cells"], found.get("stubs", {}))
+                for table in (entries["cells"], entries.get("stubs", {}))
             )
-            return cls(str(found["version"]), files, cells, stubs)
+            return cls(str(entries["version"]), files, cells, stubs)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise HandoutError(
                 f"{path} is damaged: take it from the bundle that this tree came from, or move it "
@@ -172,10 +172,10 @@ def _stubs(data: bytes) -> dict[str, str]:
 
 def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
     """The files of a handout by their names in it; links are followed, caches left out."""
-    for place, names, files in os.walk(folder, followlinks=True):
+    for root, names, files in os.walk(folder, followlinks=True):
         names[:] = sorted(name for name in names if _counts(name))
         for name in sorted(files):
-            path = Path(place, name)
+            path = Path(root, name)
             if _counts(name) and path.is_file():
                 yield path.relative_to(folder).as_posix(), path
 

@@ -129,7 +129,7 @@ class _Merge:
                 self.taken.add(slot)
             return slot
         if text in self.texts:
-            later = [k for k, each in enumerate(self.texts) if each == text and k > at]
+            later = [k for k, other in enumerate(self.texts) if other == text and k > at]
             return later[0] if later else at
         if not source_of(cell).strip() or self._as_handed_out(cell, text):
             return at
@@ -139,8 +139,8 @@ class _Merge:
         was = (self.given or {}).get(str(cell.get("id")))
         unchanged = [
             k
-            for k, each in enumerate(self.texts)
-            if each == was and k not in self.taken and self._may_stand_in(cell, k)
+            for k, other in enumerate(self.texts)
+            if other == was and k not in self.taken and self._may_stand_in(cell, k)
         ]
         if unchanged:
             k = unchanged[0]
@@ -150,7 +150,9 @@ class _Merge:
             return k
         name = _marks(cell).get("grade_id")  # of a cell that is locked, and was changed
         same = [
-            k for k, each in enumerate(self.cells) if name and _marks(each).get("grade_id") == name
+            k
+            for k, other in enumerate(self.cells)
+            if name and _marks(other).get("grade_id") == name
         ]
         at = same[0] if same else at
         self.following.setdefault(at, []).append(cell)
@@ -174,12 +176,12 @@ class _Merge:
     def _fill(self) -> None:
         for slot, cells in self.written.items():
             *others, last = cells
-            kept = text_digest(source_of(last))
+            last_digest = text_digest(source_of(last))
             if last.get("cell_type") != self.cells[slot].get("cell_type"):
                 self.cells[slot].pop("attachments", None)
             self._write(slot, self._renewed(slot, last))
             self.merged.filled.append(_key(self.cells[slot]))
-            rest = [each for each in others if text_digest(source_of(each)) != kept]
+            rest = [cell for cell in others if text_digest(source_of(cell)) != last_digest]
             self.following[slot] = [*rest, *self.following.get(slot, [])]
 
     def _renewed(self, slot: int, cell: Cell) -> Cell:
@@ -284,8 +286,8 @@ def module_texts(content: Mapping[str, Any]) -> dict[str, str]:
 
 def _head(stub: str, source: str) -> str:
     """The line that writes the file: the kit's, unless the student's does more."""
-    own, kits = source.partition("\n")[0], stub.partition("\n")[0]
-    return own if " -a " in own else kits
+    line, kits = source.partition("\n")[0], stub.partition("\n")[0]
+    return line if " -a " in line else kits
 
 
 def _body(source: str) -> str:
@@ -318,13 +320,13 @@ def _plain(cell: Cell, ids: set[str]) -> Cell:
     metadata = plain.get("metadata")
     plain["metadata"] = dict(metadata) if isinstance(metadata, dict) else {}
     plain["metadata"].pop("nbgrader", None)
-    wanted = base = str(plain.get("id") or "yours")
+    cell_id = base = str(plain.get("id") or "yours")
     number = 1
-    while wanted in ids:
+    while cell_id in ids:
         number += 1
-        wanted = f"{base[:50]}-{number}"
-    plain["id"] = wanted
-    ids.add(wanted)
+        cell_id = f"{base[:50]}-{number}"
+    plain["id"] = cell_id
+    ids.add(cell_id)
     return plain
 
 
@@ -339,8 +341,8 @@ def docstrings_changed(before: str, after: str) -> list[str]:
 
 def _docstrings(source: str) -> dict[str, str | None]:
     tree = ast.parse(source)
-    found = {"": ast.get_docstring(tree)}
+    docstrings = {"": ast.get_docstring(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = ast.get_docstring(node)
-    return found
+            docstrings[node.name] = ast.get_docstring(node)
+    return docstrings

@@ -23,10 +23,10 @@ def tree_above(start: Path) -> Path:
     Raises:
         HandoutError: it lies in none, or in the course's own repository.
     """
-    place = start.resolve()
-    if not place.is_dir():
+    path = start.resolve()
+    if not path.is_dir():
         raise HandoutError(f"{start} is no folder.")
-    for folder in (place, *place.parents):
+    for folder in (path, *path.parents):
         if (folder / "solutions").is_dir() and (folder / "autograder").is_dir():
             raise HandoutError(
                 f"{folder} is the course's own repository, not a students' tree: use `git pull`."
@@ -34,7 +34,7 @@ def tree_above(start: Path) -> Path:
         if place_of(folder) or _looks_like_one(folder):
             return folder
     raise HandoutError(
-        f"{place} lies in no students' tree: go to the folder that you unpacked, or name it with "
+        f"{path} lies in no students' tree: go to the folder that you unpacked, or name it with "
         "--tree FOLDER."
     )
 
@@ -68,17 +68,17 @@ def opened(path: Path) -> Iterator[Path]:
 
 def _root_in(folder: Path, named: Path | None = None) -> Path:
     """The folder itself or the only one in it that is a handout."""
-    places = [folder, *sorted(each for each in folder.iterdir() if each.is_dir())]
-    found = [place for place in places if place_of(place)]
-    if not found:
+    folders = [folder, *sorted(entry for entry in folder.iterdir() if entry.is_dir())]
+    handouts = [path for path in folders if place_of(path)]
+    if not handouts:
         raise HandoutError(
             f"{named or folder} is no handout, for it has no {NAME}: give the zip or the folder "
             "that `autograder bundle` made."
         )
-    if len(found) > 1 and found[0] != folder:
-        names = ", ".join(place.name for place in found)
+    if len(handouts) > 1 and handouts[0] != folder:
+        names = ", ".join(path.name for path in handouts)
         raise HandoutError(f"{named or folder} holds several handouts ({names}): name one.")
-    return found[0]
+    return handouts[0]
 
 
 def _unpack(path: Path, folder: Path) -> None:

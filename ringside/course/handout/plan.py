@@ -108,8 +108,8 @@ class Plan:
                 "that is replaced is kept in the backup."
             )
         for where in sorted(self.counts.keys() | self.told.keys()):
-            counts = ", ".join(f"{n} {what}" for what, n in self.counts.get(where, {}).items())
-            lines.append(f"{where}: {counts}" if counts else f"{where}:")
+            summary = ", ".join(f"{n} {what}" for what, n in self.counts.get(where, {}).items())
+            lines.append(f"{where}: {summary}" if summary else f"{where}:")
             lines += [f"  {sentence}" for sentence in self.told.get(where, [])]
         return "\n".join(lines)
 
@@ -133,14 +133,14 @@ def make(tree: Path, newer: Path) -> Plan:
     """
     if tree.resolve() == newer.resolve():
         raise HandoutError(f"{newer} is the tree itself: name the newer handout.")
-    given, listed = Handout.read(tree), Handout.read(newer)
+    before, listed = Handout.read(tree), Handout.read(newer)
     after = Handout.of(newer, listed.version if listed else kit.VERSION)
-    plan = Plan(tree, given.version if given else "", after.version, sure=given is not None)
-    planner = _Planner(plan, tree, given, after, dict(files_of(newer)))
-    names = {*after.files, *(given.files if given else ())}
+    plan = Plan(tree, before.version if before else "", after.version, sure=before is not None)
+    planner = _Planner(plan, tree, before, after, dict(files_of(newer)))
+    names = {*after.files, *(before.files if before else ())}
     for name in sorted(names):
         planner.decide(name)
-    if plan.steps or given != after:
+    if plan.steps or before != after:
         if place_of(tree) == tree / OLD_NAME:
             plan.steps.append(Step(OLD_NAME, None))
         plan.steps.append(Step(NAME, after.as_bytes()))  # the last: what was handed out
@@ -189,7 +189,7 @@ class _Planner:
     def _is_gone(self, name: str, *, changed: bool) -> None:
         folder = name.split("/")[:2]
         whole = folder[0] == ASSIGNMENTS and not any(
-            each.split("/")[:2] == folder for each in self.after.files
+            path.split("/")[:2] == folder for path in self.after.files
         )
         if whole:
             if name.endswith(".ipynb"):
@@ -216,8 +216,8 @@ class _Planner:
 
     def _tell_tests(self, name: str, before: bytes, after: bytes) -> None:
         changed = {what: ", ".join(tests) for what, tests in _tests(before, after).items() if tests}
-        said = "; ".join(f"{what}: {tests}" for what, tests in changed.items())
-        self.plan.tell(name, f"test_public.py is replaced{'; ' if said else '.'}{said}")
+        details = "; ".join(f"{what}: {tests}" for what, tests in changed.items())
+        self.plan.tell(name, f"test_public.py is replaced{'; ' if details else '.'}{details}")
 
     def _keep_both(self, name: str, there: bytes) -> None:
         beside = self._free(f"{name}.{BESIDE}")
@@ -264,16 +264,16 @@ class _Planner:
             self._write(name, data)
 
     def _tell_merged(self, name: str, merged: merging.Merged) -> None:
-        told = [f"what you wrote in {', '.join(merged.filled)}"] if merged.filled else []
+        parts = [f"what you wrote in {', '.join(merged.filled)}"] if merged.filled else []
         if merged.edited:
-            told.append(f"{format_count(merged.edited, 'cell')} that you changed")
+            parts.append(f"{format_count(merged.edited, 'cell')} that you changed")
         if merged.followed:
-            told.append(f"{format_count(merged.followed, 'cell')} of your own")
-        if told:
-            self.plan.tell(name, f"{_base(name)} is the newer one, with {', '.join(told)}.")
+            parts.append(f"{format_count(merged.followed, 'cell')} of your own")
+        if parts:
+            self.plan.tell(name, f"{_base(name)} is the newer one, with {', '.join(parts)}.")
         for module, functions in merged.redocumented.items():
             if functions:
-                which = ", ".join(each or "the module" for each in functions)
+                which = ", ".join(function or "the module" for function in functions)
                 kits = f"the kit's newer docstring of {which}"
             else:
                 kits = "the kit's newer stub"
@@ -297,9 +297,9 @@ class _Planner:
         folder = name.rpartition("/")[0]
         old, new = merging.module_texts(mine), merging.module_texts(newer)
         now = merging.module_texts({"cells": merged.content["cells"][::-1]})  # the first of a name
-        given = self.given.stubs.get(name, {}) if self.given else {}
+        stub_texts = self.given.stubs.get(name, {}) if self.given else {}
         stubs = merging.module_texts({"cells": [{"cell_type": "code", "source": text}
-                                                for text in given.values()]})  # fmt: skip
+                                                for text in stub_texts.values()]})  # fmt: skip
         for module in old.keys() & new.keys():
             path = self.tree / folder / f"{module}.py"
             if not path.is_file() or module not in merged.redocumented:

@@ -56,7 +56,7 @@ def three_way(old: str, mine: str, newer: str) -> ThreeWay | None:
     kits, students = _edits(base, _lines(newer)), _edits(base, _lines(mine))
     docstrings = list(_docstrings(trees[0]))
     pieces = [*docstrings, *_signatures(trees[0])]
-    touched = [piece for piece in pieces if any(_meets(each, piece) for each in students)]
+    touched = [piece for piece in pieces if any(_meets(change, piece) for change in students)]
     fresh = [edit for edit in kits if not any(_has(other, edit) for other in students)]
     free = [
         edit
@@ -64,8 +64,8 @@ def three_way(old: str, mine: str, newer: str) -> ThreeWay | None:
         if not any(_meets(edit, piece) for piece in touched)
         and not any(_collides(edit, other) for other in students)
     ]
-    said = [edit for edit in free if any(_meets(edit, piece) for piece in docstrings)]
-    for taken in (free, said):
+    doc_edits = [edit for edit in free if any(_meets(edit, piece) for piece in docstrings)]
+    for taken in (free, doc_edits):
         text = "\n".join(_applied(base, taken, students)) + end
         if _is_safe(trees[0], trees[1], text):
             return ThreeWay(text, whole=len(taken) == len(fresh))
@@ -78,15 +78,15 @@ def _lines(text: str) -> list[str]:
 
 def _edits(old: Sequence[str], new: Sequence[str]) -> list[_Edit]:
     matcher = SequenceMatcher(None, old, new, autojunk=False)
-    found = []
+    edits = []
     for kind, lo, hi, a, b in matcher.get_opcodes():
         if kind == "equal":
             continue
         if hi - lo == b - a:  # line by line: a signature and the docstring below it are two
-            found += [_Edit(lo + k, lo + k + 1, (new[a + k],)) for k in range(hi - lo)]
+            edits += [_Edit(lo + k, lo + k + 1, (new[a + k],)) for k in range(hi - lo)]
         else:
-            found.append(_Edit(lo, hi, tuple(new[a:b])))
-    return found
+            edits.append(_Edit(lo, hi, tuple(new[a:b])))
+    return edits
 
 
 def _docstrings(tree: ast.Module) -> Iterator[_Edit]:
@@ -143,9 +143,9 @@ def _is_safe(old: ast.Module, mine: ast.Module, text: str) -> bool:
         return False
     before, wrote, has = _definitions(old), _definitions(mine), _definitions(merged)
     return _unbound(merged) <= _unbound(mine) and all(
-        name in has and has[name].code == own.code and has[name].arguments >= own.arguments
-        for name, own in wrote.items()
-        if name not in before or own.code != before[name].code
+        name in has and has[name].code == body.code and has[name].arguments >= body.arguments
+        for name, body in wrote.items()
+        if name not in before or body.code != before[name].code
     )
 
 
@@ -159,22 +159,22 @@ class _Body:
 
 def _definitions(tree: ast.Module) -> dict[str, _Body]:
     """All functions and classes by their dotted names; "": the module, without its imports."""
-    found: dict[str, _Body] = {}
+    bodies: dict[str, _Body] = {}
 
     def visit(node: ast.Module | _Definition, name: str) -> None:
-        own = found.setdefault(name, _Body([], set()))
-        for each in node.body[_is_documented(node) :]:
+        body = bodies.setdefault(name, _Body([], set()))
+        for statement in node.body[_is_documented(node) :]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                own.code.append(ast.dump(each))
-            elif isinstance(each, _Definition):
-                visit(each, f"{name}.{each.name}")
-            elif not isinstance(each, ast.Import | ast.ImportFrom):
-                own.code.append(ast.dump(each))
+                body.code.append(ast.dump(statement))
+            elif isinstance(statement, _Definition):
+                visit(statement, f"{name}.{statement.name}")
+            elif not isinstance(statement, ast.Import | ast.ImportFrom):
+                body.code.append(ast.dump(statement))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            own.arguments |= {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+            body.arguments |= {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
 
     visit(tree, "")
-    return found
+    return bodies
 
 
 def _is_documented(node: ast.Module | _Definition) -> bool:

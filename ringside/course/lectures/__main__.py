@@ -56,28 +56,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="site: also the assignments that course.toml releases later",
     )
-    asked = parser.parse_intermixed_args(arguments)
-    if asked.action == "api":
-        return write_api(asked.folder.parent / "docs" / "api.md")
-    if asked.action == "readme":
-        return write_units(asked.folder.parent / "README.md")
+    options = parser.parse_intermixed_args(arguments)
+    if options.action == "api":
+        return write_api(options.folder.parent / "docs" / "api.md")
+    if options.action == "readme":
+        return write_units(options.folder.parent / "README.md")
     try:
-        lectures = find(asked.folder, asked.names)
+        lectures = find(options.folder, options.names)
         if not lectures:
-            raise LectureError(f"no lectures in {asked.folder}: start in the tree's root.")
+            raise LectureError(f"no lectures in {options.folder}: start in the tree's root.")
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 2
-    if asked.action in ("slides", "site"):
-        return present(lectures, asked)
+    if options.action in ("slides", "site"):
+        return present(lectures, options)
     failed = False
     for lecture in lectures:
         try:
-            failed |= not act(lecture, asked)
+            failed |= not act(lecture, options)
         except LectureError as error:
             print(f"LectureError: {error}", file=sys.stderr)
             failed = True
-    if asked.action == "check":
+    if options.action == "check":
         print(
             "A change of the kit alone makes no notebook stale. Where you changed what a lecture "
             "calls, prints or draws, run: python -m ringside.course.lectures compare NN"
@@ -132,16 +132,16 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
         with waiting(f"making the {'slides' if asked.action == 'slides' else 'pages and slides'}"):
             if asked.action == "slides":
                 talks = [Handout(path, is_lecture=True) for path in notebooks]
-                made = renew(talks, asked.out / "slides", whole=not asked.names)
+                paths = renew(talks, asked.out / "slides", whole=not asked.names)
             else:
-                made = [site(tree, notebooks, asked.out, dates, also_future=asked.also_future)]
+                paths = [site(tree, notebooks, asked.out, dates, also_future=asked.also_future)]
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 1
     except (FolderError, TableError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    for path in made:
+    for path in paths:
         print(path)
     return 0
 
@@ -152,17 +152,17 @@ def the_term(course: Path | None, tree: Path) -> Term | None:
     Raises:
         TableError: the course that was asked for has no dates, or its file holds something else.
     """
-    given = os.environ.get("RINGSIDE_COURSE")
-    path = (course or Path(given or "")) / term.FILE
-    if course is None and not (given and path.is_file()):
+    folder = os.environ.get("RINGSIDE_COURSE")
+    path = (course or Path(folder or "")) / term.FILE
+    if course is None and not (folder and path.is_file()):
         return None
     if not path.is_file():
         raise TableError(f"{path} is missing: --course names a folder that holds one.")
-    names = [each.parent.name for each in tree.glob("assignments/*/a*.ipynb")]
-    found = term.read(path, names)
-    if course is not None and not found.has_dates:
+    names = [notebook.parent.name for notebook in tree.glob("assignments/*/a*.ipynb")]
+    course_term = term.read(path, names)
+    if course is not None and not course_term.has_dates:
         raise TableError(f"{path} has no dates: write some below [units], [released] or [due].")
-    return found if found.has_dates else None
+    return course_term if course_term.has_dates else None
 
 
 def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
@@ -202,8 +202,8 @@ def check(lecture: Lecture) -> bool:
         lacking += given_away(cells)
         lacking += page_spoilers.early(cells)
         lacking += students.lacking(cells)
-    for words in lacking:
-        print(f"{lecture.source.name}: {words} CONTRIBUTING.md says what a lecture has.")
+    for sentence in lacking:
+        print(f"{lecture.source.name}: {sentence} CONTRIBUTING.md says what a lecture has.")
     return not stale and not lacking
 
 

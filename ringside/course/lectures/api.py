@@ -54,8 +54,8 @@ def page() -> str:
     for name, title, names in PAGES:
         module = importlib.import_module(name)
         parts.append(f"## {title or f'`{name}`'}\n\n{summary(module)}\n")
-        shown = names or tuple(n for n in sorted(module.__all__, key=str.lower))
-        parts += [entry(module, each) for each in shown if each not in NOT_SHOWN]
+        exports = names or tuple(n for n in sorted(module.__all__, key=str.lower))
+        parts += [entry(module, export) for export in exports if export not in NOT_SHOWN]
     parts.append(ranks_of_a_test())
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
 
@@ -82,8 +82,8 @@ def entry(module: ModuleType, name: str) -> str:
 
 def takes_arguments(value: Any) -> bool:
     """Whether a reader calls it: errors and results are made by the kit."""
-    made = inspect.isclass(value) and "Attributes:" in (inspect.getdoc(value) or "")
-    return not made and not (inspect.isclass(value) and issubclass(value, Exception))
+    is_result = inspect.isclass(value) and "Attributes:" in (inspect.getdoc(value) or "")
+    return not is_result and not (inspect.isclass(value) and issubclass(value, Exception))
 
 
 def ranks_of_a_test() -> str:
@@ -103,38 +103,38 @@ def members(owner: type) -> Iterator[str]:
         is_value = isinstance(inner, property) or type(inner).__name__ == "cached_property"
         if name.startswith("_") or not text or not (is_method or is_value):
             continue
-        shown = signature(name, inner, one_line=True) if is_method else name
+        label = signature(name, inner, one_line=True) if is_method else name
         first = plain(" ".join(text.split("\n\n")[0].split()))
-        yield f"- `{shown}`: {first}"
+        yield f"- `{label}`: {first}"
 
 
 def signature(name: str, value: Any, *, one_line: bool = False) -> str:
     """A call with its parameters, one a line where it is long; ``self`` is left out."""
-    found = inspect.signature(value)
-    given = [
-        each.replace(annotation=_annotation(each.annotation))
-        for each in found.parameters.values()
-        if each.name not in ("self", "cls", "request")
+    sig = inspect.signature(value)
+    parameters = [
+        parameter.replace(annotation=_annotation(parameter.annotation))
+        for parameter in sig.parameters.values()
+        if parameter.name not in ("self", "cls", "request")
     ]
-    result = "" if inspect.isclass(value) else _annotation(found.return_annotation)
+    result = "" if inspect.isclass(value) else _annotation(sig.return_annotation)
     arrow = f" -> {result}" if result and result is not inspect.Parameter.empty else ""
-    words = spelled(found.replace(parameters=given, return_annotation=inspect.Parameter.empty))
-    line = f"{name}{words}{arrow}"
+    text = spelled(sig.replace(parameters=parameters, return_annotation=inspect.Parameter.empty))
+    line = f"{name}{text}{arrow}"
     if one_line or len(line) <= WIDTH:
         return line
     rows, starred = [], False
-    for each in given:
-        if each.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
             rows.append("    *,")
             starred = True
-        rows.append(f"    {spelled(each)},")
+        rows.append(f"    {spelled(parameter)},")
     return "\n".join([f"{name}(", *rows, f"){arrow}"])
 
 
 def spelled(part: inspect.Signature | inspect.Parameter) -> str:
     """A signature or one of its parameters, with defaults as a program writes them."""
-    told = str(part).replace("<factory>", "...").replace("= Ellipsis", "= ...")
-    return re.sub(r"<(Kind\.\w+): \d+>", r"\1", told)
+    text = str(part).replace("<factory>", "...").replace("= Ellipsis", "= ...")
+    return re.sub(r"<(Kind\.\w+): \d+>", r"\1", text)
 
 
 def _annotation(value: Any) -> Any:
@@ -153,9 +153,9 @@ def markdown(text: str) -> Iterator[str]:
         lines = block.splitlines()
         while lines:
             line = lines.pop(0)
-            if found := SECTION.fullmatch(line):
-                section = found[1]
-                yield from (f"*{section}:*{plain(found[2])}", "")
+            if match := SECTION.fullmatch(line):
+                section = match[1]
+                yield from (f"*{section}:*{plain(match[2])}", "")
             elif section and line.startswith("    "):
                 yield _of_section(section, line)
             elif line.startswith(("    ", ">>>")):
@@ -170,7 +170,7 @@ def markdown(text: str) -> Iterator[str]:
 
 def _of_section(section: str, line: str) -> str:
     """A line of Args or Raises: an item of a list, or the rest of one."""
-    found = ENTRY.fullmatch(line[4:])
-    if section in LISTS and found and not line.startswith("     "):
-        return f"- `{found[1]}`: {plain(found[2])}"
+    match = ENTRY.fullmatch(line[4:])
+    if section in LISTS and match and not line.startswith("     "):
+        return f"- `{match[1]}`: {plain(match[2])}"
     return plain(f"  {line.strip()}" if section in LISTS else line.strip())

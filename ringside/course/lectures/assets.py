@@ -34,13 +34,13 @@ def installed(package: str, place: str) -> Path:
     Raises:
         LectureError: the package is not installed.
     """
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
         raise LectureError(
             f"the package {package} is missing: slides and site need what pyproject.toml lists as "
             '"site"; run pip install -e ".[site]".'
         )
-    return Path(found.origin).parent / place
+    return Path(spec.origin).parent / place
 
 
 def copy_reveal(folder: Path) -> None:

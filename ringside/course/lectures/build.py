@@ -157,25 +157,25 @@ def problems(lecture: Lecture) -> list[str]:
     if not lecture.notebook.is_file():
         return ["there is no executed notebook."]
     stored = untyped("nbformat").read(lecture.notebook, as_version=4)
-    found = []
+    reasons = []
     pairs = zip_longest(cells(stored), cells(read(lecture)))
     if (number := next((i for i, (old, new) in enumerate(pairs) if old != new), None)) is not None:
-        found.append(f"cell {number} differs from the text's.")
-    found += [
+        reasons.append(f"cell {number} differs from the text's.")
+    reasons += [
         f"{name} has changed since it was executed." for name in changed_data(lecture, stored)
     ]
-    return found + unfinished(stored)
+    return reasons + unfinished(stored)
 
 
 def unfinished(executed: Notebook) -> list[str]:
     """Return which cells of a notebook did not run to their end."""
-    found = []
+    reasons = []
     for number, cell in enumerate(executed.cells):
         if cell.cell_type == "code" and cell.source.strip() and cell.execution_count is None:
-            found.append(f"cell {number} has not been executed.")
+            reasons.append(f"cell {number} has not been executed.")
         if any(output.output_type == "error" for output in cell.get("outputs", [])):
-            found.append(f"cell {number} ended in an error.")
-    return found
+            reasons.append(f"cell {number} ended in an error.")
+    return reasons
 
 
 def must_execute(lecture: Lecture, executed: Notebook) -> bool:

@@ -87,11 +87,11 @@ def excerpts(part: str, before: str | None, now: str | None) -> tuple[str, str]:
         return repr(before[:WIDTH]), "none"
     if part.endswith(PNG):
         return pictures(before, now)
-    place = next(
+    index = next(
         (i for i, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]),
         min(len(before), len(now)),
     )
-    begin = max(0, place - WIDTH // 2)
+    begin = max(0, index - WIDTH // 2)
     return repr(before[begin : begin + WIDTH]), repr(now[begin : begin + WIDTH])
 
 

@@ -58,11 +58,11 @@ class Unit:
             return 0.0
         cells = self.lecture.read_text(encoding="utf-8").split("\n# %%")[1:]
         prose = [one for one in cells if one.startswith(" [markdown]")]
-        shown = [
+        code_cells = [
             one for one in cells if one not in prose and "hide-input" not in one.split("\n")[0]
         ]
-        words = sum(len(one.split()) for one in prose)
-        minutes = words / WORDS_PER_MINUTE + MINUTES_PER_CELL * len(shown)
+        num_words = sum(len(one.split()) for one in prose)
+        minutes = num_words / WORDS_PER_MINUTE + MINUTES_PER_CELL * len(code_cells)
         return max(0.25, math.ceil(minutes / 15) / 4)
 
     @property
@@ -170,15 +170,15 @@ Place = tuple[float, float]
 
 def levels(there: Sequence[Unit]) -> dict[str, int]:
     """Return the length of the longest chain of units that come before each unit."""
-    found: dict[str, int] = {}
+    depths: dict[str, int] = {}
     for unit in there:
-        found[unit.number] = 1 + max((found[one] for one in unit.facts.after), default=-1)
-    return found
+        depths[unit.number] = 1 + max((depths[one] for one in unit.facts.after), default=-1)
+    return depths
 
 
 def places(there: Sequence[Unit]) -> dict[str, Place]:
     """Return where each box begins, at its upper left corner; no two boxes overlap."""
-    found: dict[str, Place] = {}
+    corners: dict[str, Place] = {}
     taken: set[tuple[int, float]] = set()
     columns = {unit.number: unit.facts.column for unit in there}
     for number, level in levels(there).items():
@@ -191,11 +191,11 @@ def places(there: Sequence[Unit]) -> dict[str, Place]:
             ):
                 level, column = level + 1, 0
         taken.add((level, column))
-        found[number] = (
+        corners[number] = (
             column * WIDTH / COLUMNS + (WIDTH / COLUMNS - BOX) / 2,
             6.0 + level * PITCH,
         )
-    return found
+    return corners
 
 
 def drawn(there: Sequence[Unit], links: Mapping[str, str]) -> str:
@@ -206,13 +206,13 @@ def drawn(there: Sequence[Unit], links: Mapping[str, str]) -> str:
     """
     at = places(there)
     high = max((y for _, y in at.values()), default=0) + HIGH + 6
-    told = "; ".join(
+    description = "; ".join(
         f"{unit.number} {unit.name} after {', '.join(unit.facts.after) or 'nothing'}"
         for unit in there
     )
     parts = [
         f'<svg class="course-map" viewBox="0 0 {WIDTH} {high:g}" role="img" '
-        f'aria-label="Map of the units. {escape(told)}.">',
+        f'aria-label="Map of the units. {escape(description)}.">',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>',
     ]
@@ -273,19 +273,19 @@ def calendar(there: Sequence[Unit], *, has_tutorial: bool, num_weeks: int = WEEK
     for _ in range(free - looks_back - tutorial if groups else 0):
         most = max(range(len(groups)), key=lambda place: (hours[place] / weeks[place], -place))
         weeks[most] += 1
-    found: list[Week] = []
+    entries: list[Week] = []
     for group, count, whole in zip(groups, weeks, hours, strict=True):
-        first = found[-1].last + 1 if found else 1
+        first = entries[-1].last + 1 if entries else 1
         taught = ", ".join(f"{unit.number} {unit.name}" for unit in group)
         tasks = ", ".join(one.assignment.stem[:3] for one in group if one.assignment)
-        found.append(Week(first, first + count - 1, taught, tasks, whole / count))
+        entries.append(Week(first, first + count - 1, taught, tasks, whole / count))
     if tutorial:
-        number = found[-1].last + 1 if found else 1
-        found.append(Week(number, number, "the tutorial, on your cluster", "its runs", 4.0))
+        number = entries[-1].last + 1 if entries else 1
+        entries.append(Week(number, number, "the tutorial, on your cluster", "its runs", 4.0))
     if looks_back:
-        number = found[-1].last + 1 if found else 1
-        found.append(Week(number, num_weeks, "looking back, questions, exam", "", 0.0))
-    return found
+        number = entries[-1].last + 1 if entries else 1
+        entries.append(Week(number, num_weeks, "looking back, questions, exam", "", 0.0))
+    return entries
 
 
 def unit_rows(there: Sequence[Unit]) -> Iterator[str]:
@@ -300,11 +300,11 @@ def unit_rows(there: Sequence[Unit]) -> Iterator[str]:
 
 def half_day(tutorial: str) -> list[tuple[int, int, str]]:
     """Return the sections of the tutorial that state their minutes: from, to, heading."""
-    found, now = [], 0
+    sections, now = [], 0
     for heading, minutes in re.findall(r"^## \d+\. (.+) \((\d+) minutes\)$", tutorial, re.M):
-        found.append((now, now + int(minutes), heading))
+        sections.append((now, now + int(minutes), heading))
         now += int(minutes)
-    return found
+    return sections
 
 
 def clock(minutes: int) -> str:

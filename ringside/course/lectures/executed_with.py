@@ -84,5 +84,5 @@ def kit_of(lecture: Lecture, executed: Any) -> str:
     before = executed.metadata.get("ringside", {}).get("kit", {})
     if not before:
         return "executed with an earlier kit"
-    words = f"executed with kit {before['version']}, code {before['code']}"
-    return words if before["code"] == kit_code(lecture.tree) else f"{words}, an earlier one"
+    text = f"executed with kit {before['version']}, code {before['code']}"
+    return text if before["code"] == kit_code(lecture.tree) else f"{text}, an earlier one"

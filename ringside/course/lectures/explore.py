@@ -175,15 +175,15 @@ def page(knobs: Mapping[str, Knob], frames: Sequence[str], at: int) -> str:
     """Return sliders over pictures, of which one is to be seen."""
     rows = []
     for name, knob in knobs.items():
-        words = escape(knob.label or name)
+        label = escape(knob.label or name)
         if knob.live:
-            rows.append(f"<span>{words} {escape(knob.words(knob.first))}</span>")
+            rows.append(f"<span>{label} {escape(knob.words(knob.first))}</span>")
             continue
         stops = "|".join(knob.words(value) for value in knob.values)
-        place = list(knob.values).index(knob.first)
+        index = list(knob.values).index(knob.first)
         rows.append(
-            f'<label>{words} <input type="range" min="0" max="{len(knob.values) - 1}" '
-            f'value="{place}" autocomplete="off" data-stops="{escape(stops)}"> '
+            f'<label>{label} <input type="range" min="0" max="{len(knob.values) - 1}" '
+            f'value="{index}" autocomplete="off" data-stops="{escape(stops)}"> '
             f"<output>{escape(knob.words(knob.first))}</output></label>"
         )
     pictures = "".join(

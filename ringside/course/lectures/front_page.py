@@ -136,14 +136,14 @@ def the_units(there: Sequence[Unit], handouts: Sequence[Handout]) -> Iterator[st
     pages: dict[str, dict[bool, Handout]] = {}
     for one in handouts:
         pages.setdefault(one.unit, {})[one.is_lecture] = one
-    shown = course_map.among(there, pages.keys())
-    if not shown:
+    units = course_map.among(there, pages.keys())
+    if not units:
         return
-    links = {number: html_page(found.get(True) or found[False]) for number, found in pages.items()}
+    links = {number: html_page(parts.get(True) or parts[False]) for number, parts in pages.items()}
     yield from ("## The units", "", MAP_TEXT, "", "```{raw} html")
-    yield from (course_map.drawn(shown, links), "```", "")
+    yield from (course_map.drawn(units, links), "```", "")
     yield from ("| unit | lecture | assignment | hours |", "|---|---|---|---:|")
-    for unit in shown:
+    for unit in units:
         lecture, task = pages[unit.number].get(True), pages[unit.number].get(False)
         lecture_link = f"[{lecture.title}]({place(lecture)})" if lecture else ""
         if lecture:
@@ -183,10 +183,10 @@ def calendars(
         yield from (*course_map.calendar_rows(weeks), "")
     if text.is_file() and TUTORIAL in pages:
         sections = course_map.half_day(text.read_text(encoding="utf-8"))
-        words = (
+        sentence = (
             f"[The tutorial]({pages[TUTORIAL]}) needs a cluster with GPUs, or CPUs in their place."
         )
-        yield from ("## A calendar for a half day", "", f"{words} {HALF_DAY_TEXT}", "")
+        yield from ("## A calendar for a half day", "", f"{sentence} {HALF_DAY_TEXT}", "")
         yield from (*course_map.half_day_rows(sections), "")
 
 
@@ -201,13 +201,13 @@ HALF_DAY_TEXT = "The times leave out the breaks; plan four hours."
 
 def further(pages: Mapping[str, str]) -> Iterator[str]:
     """Yield links to the other texts, for each reader."""
-    found = [
-        f"| {reader} | [{words}]({pages[source]}) |"
-        for reader, words, source in FURTHER
+    rows = [
+        f"| {reader} | [{title}]({pages[source]}) |"
+        for reader, title, source in FURTHER
         if source in pages
     ]
-    if found:
-        yield from ("## Further", "", "| you want to | read |", "|---|---|", *found, "")
+    if rows:
+        yield from ("## Further", "", "| you want to | read |", "|---|---|", *rows, "")
 
 
 FURTHER = (

@@ -95,23 +95,23 @@ def gallery(*names: str, world_size: int = 4, theme: str = "auto") -> Gallery:
     with Session(PROGRAMS) as session:
         for name in names or COLLECTIVES:
             calls, adds, sentence = COLLECTIVES[name]
-            words: dict[str, Any] = {"calls": calls, "sentence": sentence, "theme": theme}
+            options: dict[str, Any] = {"calls": calls, "sentence": sentence, "theme": theme}
             title = name.capitalize()
             result = session.call(f"collectives:{name.replace('-', '_')}", world_size)
             result.raise_for_error()
             if name == BARRIER:
                 arrive_s, leave_s = arrivals(result)
-                arrive_us, leave_us = ([1e6 * s for s in each] for each in (arrive_s, leave_s))
-                svgs[name] = arrivals_svg(title, arrive_s, leave_s, **words)
+                arrive_us, leave_us = ([1e6 * s for s in times] for times in (arrive_s, leave_s))
+                svgs[name] = arrivals_svg(title, arrive_s, leave_s, **options)
                 continue
             before[name], after[name] = (
-                [value[place] for value in result.values] for place in (0, 1)
+                [value[index] for value in result.values] for index in (0, 1)
             )
             cells = [
-                [[origin(number, adds and place == 1) for number in row] for row in rows]
-                for place, rows in enumerate((before[name], after[name]))
+                [[origin(number, adds and index == 1) for number in row] for row in rows]
+                for index, rows in enumerate((before[name], after[name]))
             ]
-            svgs[name] = before_after_svg(title, *cells, **words)
+            svgs[name] = before_after_svg(title, *cells, **options)
     return Gallery(before, after, arrive_us, leave_us, svgs)
 
 

@@ -43,7 +43,7 @@ def find(folder: Path, names: Sequence[str] = ()) -> list[Lecture]:
         stem = Path(name).stem
         matching = [one for one in lectures if one.name == stem or one.name.startswith(f"{stem}_")]
         if not matching:
-            known = ", ".join(one.name for one in lectures) or "none"
-            raise LectureError(f"no lecture {name!r} in {folder}: there are {known}.")
+            choices = ", ".join(one.name for one in lectures) or "none"
+            raise LectureError(f"no lecture {name!r} in {folder}: there are {choices}.")
         chosen += matching
     return chosen if names else lectures

@@ -151,8 +151,8 @@ def num_parameters(sizes: Mapping[str, int] = SIZES) -> int:
     """Parameters of the course's GPT: layers, words and positions, the last norm."""
     wide = sizes["width"]
     layer = 12 * wide * wide + 13 * wide
-    words = (sizes["vocabulary"] + sizes["sequence"]) * wide
-    return sizes["num_layers"] * layer + words + 2 * wide
+    embeddings = (sizes["vocabulary"] + sizes["sequence"]) * wide
+    return sizes["num_layers"] * layer + embeddings + 2 * wide
 
 
 def step_flops(num_sequences: int, sizes: Mapping[str, int] = SIZES) -> float:

@@ -56,15 +56,15 @@ def moving_ring(world_size: int = 4, *, theme: str = "auto") -> MovingRing:
     result = run(str(PROGRAMS / "ring.py") + ":all_reduce", world_size)
     num_steps = 2 * (world_size - 1) + 1
     held, counts = (
-        [[value[step][place] for value in result.values] for step in range(num_steps)]
-        for place in (0, 1)
+        [[value[step][index] for value in result.values] for step in range(num_steps)]
+        for index in (0, 1)
     )
     steps = [
         Step(
             _title(number, world_size),
             _words(number, world_size),
             [
-                [shown(*each, rank, world_size) for each in zip(*row, strict=True)]
+                [shown(*pair, rank, world_size) for pair in zip(*row, strict=True)]
                 for rank, row in enumerate(zip(held[number], counts[number], strict=True))
             ],
             sent(held, counts, number),
@@ -102,16 +102,16 @@ def sent(held: list[list[list[int]]], counts: list[list[list[int]]], number: int
 
 def _title(number: int, world_size: int) -> str:
     """Of the state after so many steps."""
-    each = world_size - 1
+    per_phase = world_size - 1
     if number == 0:
         return "At first"
-    phase = "Reduce-scatter" if number <= each else "All-gather"
-    return f"{phase} {(number - 1) % each + 1} of {each}"
+    phase = "Reduce-scatter" if number <= per_phase else "All-gather"
+    return f"{phase} {(number - 1) % per_phase + 1} of {per_phase}"
 
 
 def _words(number: int, world_size: int) -> str:
     """What comes next."""
-    each = world_size - 1
-    if number == 2 * each:
+    per_phase = world_size - 1
+    if number == 2 * per_phase:
         return "Every rank holds every sum."
-    return _SENDS["Reduce-scatter" if number < each else "All-gather"]
+    return _SENDS["Reduce-scatter" if number < per_phase else "All-gather"]

@@ -64,9 +64,9 @@ class Answer:
 
     def _chosen_in(self, prose: str) -> str:
         right = _plain(str(self.value))
-        others = [_plain(each) for each in self.prompt.choices if each != self.value]
+        others = [_plain(choice) for choice in self.prompt.choices if choice != self.value]
         plain = _plain(prose)
-        if any(each in plain for each in others if each not in right):
+        if any(choice in plain for choice in others if choice not in right):
             return ""  # it lists them
         if any(right == _plain(bold) for bold in _bold(prose)):
             return f"**{right}**"
@@ -124,16 +124,16 @@ def answers(executed: Sequence[Any]) -> dict[str, Answer]:
     results: dict[str, Any] = {}
     for cell in executed:
         results |= cell["metadata"].get("revealed", {})
-    found = {}
+    by_key = {}
     for cell in executed:
         for key in guessed_in(cell):
             try:
                 prompt = prompt_of(cell)
-                known = {one["id"] for one in executed if key in one["metadata"].get(KNOWN, {})}
-                found[key] = Answer(prompt, prompt.answer(results[key]), frozenset(known))
+                ids = {one["id"] for one in executed if key in one["metadata"].get(KNOWN, {})}
+                by_key[key] = Answer(prompt, prompt.answer(results[key]), frozenset(ids))
             except (GuessError, KeyError):
                 continue  # `given_away` says so
-    return found
+    return by_key
 
 
 Visible = Callable[[int], Iterable[int]]  # of a prompt: the cells that are seen beside it
@@ -144,13 +144,13 @@ def early(executed: Sequence[Any]) -> Iterator[str]:
 
     A sentence each; numbers of cells are those of the lecture.
     """
-    asked = answers(executed)
+    by_key = answers(executed)
     mine, entries = cleared({"cells": list(executed), "metadata": {}})
-    found = [
-        *told(executed, asked, page_shows(executed)),
-        *told(mine["cells"], asked, notebook_shows(mine["cells"])),
+    sentences = [
+        *told(executed, by_key, page_shows(executed)),
+        *told(mine["cells"], by_key, notebook_shows(mine["cells"])),
     ]
-    yield from dict.fromkeys(found)
+    yield from dict.fromkeys(sentences)
     yield from misplaced(executed)
     yield from unexplained(mine["cells"], entries)
 
@@ -160,11 +160,11 @@ def unexplained(cells: Sequence[Any], entries: Mapping[str, Mapping[str, Any]]) 
 
     Of several keys that one cell reveals, the last has the explanation.
     """
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         keys = revealed_in(cell)
         if keys and "text" not in entries.get(keys[-1], {}):
             yield (
-                f"cell {_number_of(cell, place)} reveals {keys[-1]!r}, and no prose directly below "
+                f"cell {_number_of(cell, index)} reveals {keys[-1]!r}, and no prose directly below "
                 'explains it: reveal it there, or tag the explanation "explanation".'
             )
 
@@ -174,9 +174,9 @@ def page_shows(cells: Sequence[Any]) -> Visible:
     hidden = folded(cells)
 
     def visible(start: int) -> Iterator[int]:
-        for place in section(cells, start):
-            if not hidden[place] and not is_aside(cells[place]):
-                yield place
+        for index in section(cells, start):
+            if not hidden[index] and not is_aside(cells[index]):
+                yield index
 
     return visible
 
@@ -189,7 +189,7 @@ def details_show(cells: Sequence[Any]) -> Visible:
             opened and not cell["source"].startswith('<details class="ringside')
         )
         is_open.append(opened)
-    return lambda start: (place for place in section(cells, start) if is_open[place])
+    return lambda start: (index for index in section(cells, start) if is_open[index])
 
 
 def notebook_shows(cells: Sequence[Any]) -> Visible:
@@ -223,18 +223,18 @@ def told(cells: Sequence[Any], asked: Mapping[str, Answer], visible: Visible) ->
         for key in guessed_in(cell):
             if key not in asked:
                 continue
-            for place in visible(start):
-                one = cells[place]
-                if place != start and one["id"] not in asked[key].known:
-                    for where, found in _tells(one, asked[key]):
-                        name = _number_of(one, place)
-                        yield f"cell {name} tells the answer to {key!r} {where}: {found!r}."
+            for index in visible(start):
+                one = cells[index]
+                if index != start and one["id"] not in asked[key].known:
+                    for where, excerpt in _tells(one, asked[key]):
+                        name = _number_of(one, index)
+                        yield f"cell {name} tells the answer to {key!r} {where}: {excerpt!r}."
 
 
 def _number_of(cell: Any, place: int) -> int:
     """A cell's place in the lecture, by which the build has named it."""
-    found = re.fullmatch(r"cell-(\d+)", cell.get("id", ""))
-    return int(found[1]) if found else place
+    match = re.fullmatch(r"cell-(\d+)", cell.get("id", ""))
+    return int(match[1]) if match else place
 
 
 def section(cells: Sequence[Any], place: int) -> range:
@@ -249,16 +249,16 @@ def section(cells: Sequence[Any], place: int) -> range:
 
 def _tells(cell: Any, answer: Answer) -> Iterator[tuple[str, str]]:
     if cell["cell_type"] == "markdown":
-        if found := answer.told_in(_FOLDED.sub(" ", cell["source"])):
-            yield "in its caption" if _CAPTION.search(cell["source"]) else "in its prose", found
+        if excerpt := answer.told_in(_FOLDED.sub(" ", cell["source"])):
+            yield "in its caption" if _CAPTION.search(cell["source"]) else "in its prose", excerpt
         return
     if guessed_in(cell):
         return  # another question
-    if found := _in_code(cell["source"], answer):
-        yield "in its code", found
+    if excerpt := _in_code(cell["source"], answer):
+        yield "in its code", excerpt
     for output in cell.get("outputs", []):
-        if found := answer.told_in(words(output)):
-            yield "in its output", found
+        if excerpt := answer.told_in(words(output)):
+            yield "in its output", excerpt
 
 
 def _in_code(code: str, answer: Answer) -> str:
@@ -276,20 +276,20 @@ def misplaced(executed: Sequence[Any]) -> Iterator[str]:
     """Yield which figures and captions stand on the wrong side of a fold, a sentence each."""
     hidden = folded(executed)
     picture = -1
-    for place, cell in enumerate(executed):
+    for index, cell in enumerate(executed):
         if shows_picture(cell):
-            picture = place
+            picture = index
             if revealed_in(cell):
                 yield (
-                    f"cell {place} draws a figure and reveals {revealed_in(cell)[-1]!r}: "
+                    f"cell {index} draws a figure and reveals {revealed_in(cell)[-1]!r}: "
                     "reveal it in a cell of its own."
                 )
         elif cell["cell_type"] == "markdown" and _CAPTION.search(cell["source"]):
-            if picture >= 0 and hidden[picture] != hidden[place]:
+            if picture >= 0 and hidden[picture] != hidden[index]:
                 inside, outside = (
                     ("figure", "caption") if hidden[picture] else ("caption", "figure")
                 )
-                yield f"cell {place}: the {inside} is behind a prompt, and its {outside} isn't."
+                yield f"cell {index}: the {inside} is behind a prompt, and its {outside} isn't."
             picture = -1
 
 

@@ -104,7 +104,7 @@ def puzzle(
         TargetError: there is no such file; no target is given; or memory is asked of a program
             that doesn't use torch, values of a traced one.
     """
-    asked = (
+    targets = (
         ("Time", "takes", at_most_us, "the longest rank", format_us),
         ("Bytes", "sends", at_most_bytes, "any one rank", format_nbytes),
         ("Bytes", "sends", at_most_bytes_in_all, "all ranks", format_nbytes),
@@ -112,7 +112,7 @@ def puzzle(
         ("Messages", "sends", at_most_messages_in_all, "all ranks", format_messages),
         ("Memory", "holds", at_most_memory_bytes, "any one rank", format_nbytes),
     )
-    if expected is None and all(target is None for _, _, target, _, _ in asked):
+    if expected is None and all(target is None for _, _, target, _, _ in targets):
         raise TargetError("a puzzle needs a target: give expected, at_most_us, at_most_bytes, ...")
     if traced and expected is not None:
         raise TargetError("a traced program has no values: leave expected out, or run it.")
@@ -128,20 +128,22 @@ def puzzle(
         1e6 * timeline.makespan_s,
         *(max(nbytes), sum(nbytes), max(counts), sum(counts), max(peaks, default=0)),
     )
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if error is not None:
-        found.append(Finding("Run", f"The program fails: {type(error).__name__}: {error}", False))
+        findings.append(
+            Finding("Run", f"The program fails: {type(error).__name__}: {error}", False)
+        )
     else:
         if expected is not None:
-            found.append(judged_values(values, expected, rtol))
-        found += [
-            judged_figure(about, verb, who, figure, most, words)
-            for (about, verb, most, who, words), figure in zip(asked, figures, strict=True)
+            findings.append(judged_values(values, expected, rtol))
+        findings += [
+            judged_figure(about, verb, who, figure, most, formatter)
+            for (about, verb, most, who, formatter), figure in zip(targets, figures, strict=True)
             if most is not None
         ]
     attempt = Attempt(
-        solved=all(finding.holds for finding in found),
-        findings=tuple(found),
+        solved=all(finding.holds for finding in findings),
+        findings=tuple(findings),
         time_us=figures[0],
         sent_bytes=tuple(nbytes),
         sent_messages=tuple(counts),
@@ -161,33 +163,33 @@ Ran = tuple[Sequence[Any], RunError | None, Timeline, list[int]]
 
 def _run(target: Any, world_size: int, args: Any, machine: Machine | str) -> Ran:
     result = run(target, world_size, args, machine=machine, check=False)
-    peaks = [told["peak"] for told in result.memory if told]
+    peaks = [usage["peak"] for usage in result.memory if usage]
     return result.values, result.error, result.timeline, peaks
 
 
 def _traced(target: Any, world_size: int, args: Any, machine: Machine | str) -> Ran:
     traced = trace_torch(target, world_size, args)
-    peaks = [told["peak"] for told in traced.memory if told]
+    peaks = [usage["peak"] for usage in traced.memory if usage]
     return (), None, replay(traced.trace, machine), peaks
 
 
 def judged_values(values: Sequence[Any], expected: Any, rtol: float) -> Finding:
     """Compare what each rank returned with what it must return."""
-    each = expected if isinstance(expected, list) else [expected] * len(values)
-    if len(each) != len(values):
-        raise TargetError(f"expected has {len(each)} values for {len(values)} ranks.")
+    answers = expected if isinstance(expected, list) else [expected] * len(values)
+    if len(answers) != len(values):
+        raise TargetError(f"expected has {len(answers)} values for {len(values)} ranks.")
     wrong = [
         rank
-        for rank, (value, wanted) in enumerate(zip(values, each, strict=True))
-        if not same(value, wanted, rtol)
+        for rank, (value, answer) in enumerate(zip(values, answers, strict=True))
+        if not same(value, answer, rtol)
     ]
     if not wrong:
         who = f"Each of the {len(values)} ranks" if len(values) > 1 else "The rank"
         return Finding("Values", f"{who} returns what is expected.", True)
     rank = wrong[0]
     others = f" {format_count(len(wrong), 'rank')} of {len(values)} differ." if wrong[1:] else ""
-    said = f"Rank {rank} returns {short(values[rank])}. Expected is {short(each[rank])}.{others}"
-    return Finding("Values", said, False)
+    text = f"Rank {rank} returns {short(values[rank])}. Expected is {short(answers[rank])}.{others}"
+    return Finding("Values", text, False)
 
 
 def judged_figure(
@@ -202,8 +204,8 @@ def judged_figure(
     verb = verb.removesuffix("s") if who == "all ranks" else verb
     # A target is often computed as the replay is, in another order of rounding.
     holds = figure <= most * (1 + 1e-9)
-    said = f"{subject} {verb} {words(figure)}. The target is at most {words(most)}."
-    return Finding(about, said, holds)
+    text = f"{subject} {verb} {words(figure)}. The target is at most {words(most)}."
+    return Finding(about, text, holds)
 
 
 def same(value: Any, wanted: Any, rtol: float) -> bool:
@@ -233,11 +235,11 @@ def same(value: Any, wanted: Any, rtol: float) -> bool:
 def short(value: Any) -> str:
     """A value in at most 80 characters, an array's numbers to four digits."""
     if isinstance(value, np.ndarray):
-        words = np.array2string(value, precision=4, threshold=6, edgeitems=3, separator=", ")
-        said = f"an array of shape {value.shape}: {' '.join(words.split())}"
+        numbers = np.array2string(value, precision=4, threshold=6, edgeitems=3, separator=", ")
+        text = f"an array of shape {value.shape}: {' '.join(numbers.split())}"
     else:
-        said = repr(value)
-    return said if len(said) <= 80 else said[:77] + "..."
+        text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def format_us(microseconds: float) -> str:

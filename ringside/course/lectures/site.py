@@ -182,9 +182,9 @@ def put_together(
     first = [f"{name}/index" for name in (*sections, "kit")]
     if term is not None:
         there = term_calendar.handouts(tree)
-        shown = {one.path.name: place(one) for one in handouts}
-        places = {n: shown[one.path.name] for n, one in there.items() if one.path.name in shown}
-        write(pages / f"{PAGE}.md", *term_calendar.page(term, term_calendar.titles(tree), places))
+        targets = {one.path.name: place(one) for one in handouts}
+        links = {n: targets[one.path.name] for n, one in there.items() if one.path.name in targets}
+        write(pages / f"{PAGE}.md", *term_calendar.page(term, term_calendar.titles(tree), links))
         first = [PAGE, *first]
     lines = front(tree, handouts, dict(texts), term)
     write(pages / "index.md", *lines, *contents(first, hidden=True))
@@ -230,9 +230,9 @@ def page(handout: Handout, path: Path, texts: Mapping[str, str]) -> None:
             cell.source = to_pages(cell.source, place(handout), texts)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            told = output.get("metadata", {}).get("image/png")
-            if told:  # MyST-NB looks for it at the cell
-                image = {"alt": told["alt"], "width": f"{told['width']}px"}
+            details = output.get("metadata", {}).get("image/png")
+            if details:  # MyST-NB looks for it at the cell
+                image = {"alt": details["alt"], "width": f"{details['width']}px"}
                 cell.metadata["mystnb"] = {"image": image}
     notebook.cells = list(foldable(notebook.cells, hidden))
     links = [f"{{download}}`notebook </{DOWNLOADS}/{path.name}>`"]
@@ -287,11 +287,11 @@ def within(text: str, source: str, texts: Mapping[str, str]) -> str:
     """
 
     def lead(link: re.Match[str]) -> str:
-        words, target, place = link.groups()
+        label, target, anchor = link.groups()
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if path in ("lectures", "assignments"):
-            return f"[{words}](../{path}/index.md)"
-        return f"[{words}](../{texts[path]}{place or ''})" if path in texts else words
+            return f"[{label}](../{path}/index.md)"
+        return f"[{label}](../{texts[path]}{anchor or ''})" if path in texts else label
 
     return LINK.sub(lead, text)
 
@@ -300,9 +300,9 @@ def to_pages(text: str, source: str, texts: Mapping[str, str]) -> str:
     """Return a text whose links to texts of the tree lead to their pages; others stay."""
 
     def lead(link: re.Match[str]) -> str:
-        words, target, place = link.groups()
+        label, target, anchor = link.groups()
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        return f"[{words}](../{texts[path]}{place or ''})" if path in texts else link[0]
+        return f"[{label}](../{texts[path]}{anchor or ''})" if path in texts else link[0]
 
     return LINK.sub(lead, text)
 
@@ -325,5 +325,5 @@ def sphinx(pages: Path, out: Path) -> None:
             warning=warnings,
             freshenv=True,
         ).build()
-    if said := COLOURS.sub("", warnings.getvalue()).strip():
-        raise LectureError(f"Sphinx warned:\n{said}")
+    if messages := COLOURS.sub("", warnings.getvalue()).strip():
+        raise LectureError(f"Sphinx warned:\n{messages}")

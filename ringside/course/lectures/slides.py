@@ -43,8 +43,8 @@ def renew(lectures: Sequence[Handout], folder: Path, *, whole: bool) -> list[Pat
     with output_folder.made_anew(folder, COMMAND) as fresh:
         if folder.is_dir() and not whole:
             shutil.copytree(folder, fresh, dirs_exist_ok=True)
-        made = slides(lectures, fresh)
-    return [folder / path.name for path in made]
+        paths = slides(lectures, fresh)
+    return [folder / path.name for path in paths]
 
 
 def slides(lectures: Sequence[Handout], folder: Path) -> list[Path]:
@@ -94,18 +94,18 @@ def behind_prompts(notebook: Notebook) -> None:
     """Let what is behind a prompt come as a fragment after it; leave out what shows nothing."""
     hidden = folded(notebook.cells)
     before = False  # whether the cell above is part of the same fragment
-    left = []
+    cells = []
     for cell, is_hidden in zip(notebook.cells, hidden, strict=True):
         if has_tag(cell, CHECKED) or only_reveals(cell):
             continue
-        left.append(cell)
+        cells.append(cell)
         settings = cell.metadata.setdefault("slideshow", {})
         kind = settings.get("slide_type", "-")
         if is_hidden and not before and kind == "-":
             settings["slide_type"] = "fragment"
         if kind not in ("skip", "notes"):
             before = is_hidden
-    notebook.cells = left
+    notebook.cells = cells
 
 
 def describe(notebook: Notebook) -> None:
@@ -114,8 +114,8 @@ def describe(notebook: Notebook) -> None:
         for output in cell.get("outputs", []):
             picture = output.get("data", {}).get("image/png")
             if picture:
-                told = output.metadata["image/png"]
+                details = output.metadata["image/png"]
                 output.data = {
-                    "text/html": f'<img alt="{escape(told["alt"])}" width="{told["width"]}" '
+                    "text/html": f'<img alt="{escape(details["alt"])}" width="{details["width"]}" '
                     f'src="data:image/png;base64,{picture.strip()}">'
                 }

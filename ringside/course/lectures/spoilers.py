@@ -32,7 +32,7 @@ def given_away(cells: Sequence[Any]) -> Iterator[str]:
     results = {
         key: value for cell in cells for key, value in cell.metadata.get("revealed", {}).items()
     }
-    ends = {key: place for place, cell in enumerate(cells) for key in revealed_in(cell)}
+    ends = {key: index for index, cell in enumerate(cells) for key in revealed_in(cell)}
     for start, cell in enumerate(cells):
         for key in guessed_in(cell):
             if key not in ends:
@@ -48,9 +48,9 @@ def given_away(cells: Sequence[Any]) -> Iterator[str]:
                 continue
             if isinstance(answer, str):
                 continue
-            for place, where in told_between(cells, start, ends[key], prompt.question, answer):
+            for index, where in told_between(cells, start, ends[key], prompt.question, answer):
                 yield (
-                    f"cell {place} gives the answer to {key!r} away: {where} it holds "
+                    f"cell {index} gives the answer to {key!r} away: {where} it holds "
                     f"{prompt.words(answer)}."
                 )
 
@@ -62,21 +62,21 @@ def told_between(
     first = computing(cells, end)
     if is_telling(answer) and holds(question, answer):
         yield start, "in its question"
-    for place in range(start + 1, end + 1):
-        cell = cells[place]
+    for index in range(start + 1, end + 1):
+        cell = cells[index]
         if cell.cell_type != "code":
             if is_telling(answer) and holds(cell.source, answer):
-                yield place, "in its prose"
+                yield index, "in its prose"
             continue
         code = re.sub(r"\b(guess|reveal)\(\s*([\"']).+?\2", r"\1(", cell.source)
         if is_telling(answer) and holds(code, answer):
-            yield place, "in its code"
+            yield index, "in its code"
         elif holds(assertions(code), answer, few=True):
-            yield place, "in an assertion"
-        if place < first and is_telling(answer):
+            yield index, "in an assertion"
+        if index < first and is_telling(answer):
             for output in cell.get("outputs", []):
                 if not guessed_in(cell) and holds(words(output), answer):
-                    yield place, "in its output"
+                    yield index, "in its output"
 
 
 def computing(cells: Sequence[Any], end: int) -> int:
@@ -138,6 +138,6 @@ def words(output: Any) -> str:
     """What a reader reads in an output: of pictures the description and the labels."""
     data = output.get("data", {})
     html = re.sub(r"<style.*?</style>", " ", str(data.get("text/html", "")), flags=re.DOTALL)
-    told = re.findall(r'(?:alt|aria-label)="([^"]*)"', html)
-    told += [re.sub("<[^>]*>", " ", html), str(data.get("text/plain", "")), output.get("text", "")]
-    return unescape("\n".join(told))
+    texts = re.findall(r'(?:alt|aria-label)="([^"]*)"', html)
+    texts += [re.sub("<[^>]*>", " ", html), str(data.get("text/plain", "")), output.get("text", "")]
+    return unescape("\n".join(texts))

@@ -37,28 +37,28 @@ def missing(source: Notebook, executed: Notebook) -> list[str]:
         executed: the same with outputs.
     """
     cells = list(source.cells)
-    found = [*headings(cells), *order(cells), *questions(cells), *reading(cells)]
-    found += [*wrong_prompts(cells), *notes(cells)]
+    sentences = [*headings(cells), *order(cells), *questions(cells), *reading(cells)]
+    sentences += [*wrong_prompts(cells), *notes(cells)]
     for tag, (kind, most, is_wrong) in PARTS.items():
-        places = tagged(cells, tag)
-        if not places:
-            found.append(f"no cell has the tag {tag!r}.")
-        if most and len(places) > most:
-            found.append(f"{len(places)} cells have the tag {tag!r}: it belongs on {most}.")
-        for place in places:
-            if kind and cells[place].cell_type != kind:
-                found.append(f"cell {place} ({tag}) is not a {kind} cell.")
-            elif words := is_wrong(cells, place):
-                found.append(f"cell {place} ({tag}) {words}.")
-    for place in tagged(cells, "figure"):
-        if place < len(executed.cells) and not shows_picture(executed.cells[place]):
-            found.append(f"cell {place} (figure) shows no picture.")
-    return found
+        indices = tagged(cells, tag)
+        if not indices:
+            sentences.append(f"no cell has the tag {tag!r}.")
+        if most and len(indices) > most:
+            sentences.append(f"{len(indices)} cells have the tag {tag!r}: it belongs on {most}.")
+        for index in indices:
+            if kind and cells[index].cell_type != kind:
+                sentences.append(f"cell {index} ({tag}) is not a {kind} cell.")
+            elif fault := is_wrong(cells, index):
+                sentences.append(f"cell {index} ({tag}) {fault}.")
+    for index in tagged(cells, "figure"):
+        if index < len(executed.cells) and not shows_picture(executed.cells[index]):
+            sentences.append(f"cell {index} (figure) shows no picture.")
+    return sentences
 
 
 def tagged(cells: Sequence[Notebook], tag: str) -> list[int]:
     """Return the places of the cells with a tag."""
-    return [place for place, one in enumerate(cells) if tag in one.metadata.get("tags", [])]
+    return [index for index, one in enumerate(cells) if tag in one.metadata.get("tags", [])]
 
 
 def section(cells: Sequence[Notebook], place: int) -> str:
@@ -110,7 +110,7 @@ def ranks(cells: Sequence[Notebook], place: int) -> str:
 def systems(cells: Sequence[Notebook], place: int) -> str:
     one = cells[place]
     if one.cell_type == "code":
-        below = [each.source for each in cells[place:] if has_tag(each, CHECKED)]
+        below = [cell.source for cell in cells[place:] if has_tag(cell, CHECKED)]
         is_checked = any("assert" in code for code in [one.source, *below])
         return "" if is_checked else "asserts no prediction, nor does a checked cell below"
     return "" if cited(one.source) else "cites no reference, [n]"
@@ -156,45 +156,45 @@ def headings(cells: Sequence[Notebook]) -> Iterator[str]:
 def order(cells: Sequence[Notebook]) -> Iterator[str]:
     """Yield which parts stand before what they follow from."""
     names = ("aims", "prerequisites", "problem", "derivation", "question", "reading")
-    places = [(tagged(cells, name)[:1], name) for name in names]
-    known = [(place[0], name) for place, name in places if place]
-    for (earlier, before), (later, after) in pairwise(known):
+    parts = [(tagged(cells, name)[:1], name) for name in names]
+    starts = [(indices[0], name) for indices, name in parts if indices]
+    for (earlier, before), (later, after) in pairwise(starts):
         if later < earlier:
             yield f"{after} (cell {later}) stands before {before} (cell {earlier})."
 
 
 def questions(cells: Sequence[Notebook]) -> Iterator[str]:
     """Yield what is wrong with the five questions."""
-    places = tagged(cells, "question")
-    if len(places) != QUESTIONS:
-        yield f"{len(places)} cells have the tag 'question', not {QUESTIONS}."
-    for number, (place, end) in enumerate(pairwise([*places, len(cells)]), 1):
-        if f"**Question {number}.**" not in cells[place].source:
-            yield f"cell {place} does not begin with **Question {number}.**"
+    indices = tagged(cells, "question")
+    if len(indices) != QUESTIONS:
+        yield f"{len(indices)} cells have the tag 'question', not {QUESTIONS}."
+    for number, (start, end) in enumerate(pairwise([*indices, len(cells)]), 1):
+        if f"**Question {number}.**" not in cells[start].source:
+            yield f"cell {start} does not begin with **Question {number}.**"
         if not re.search(
-            r"<details><summary>Answer</summary>\n\n.+</details>", cells[place].source, re.S
+            r"<details><summary>Answer</summary>\n\n.+</details>", cells[start].source, re.S
         ):
-            yield f"cell {place} has no answer in <details><summary>Answer</summary>, blank line."
-        below = [one.source for one in cells[place:end] if one.cell_type == "code"]
+            yield f"cell {start} has no answer in <details><summary>Answer</summary>, blank line."
+        below = [one.source for one in cells[start:end] if one.cell_type == "code"]
         if not any("assert" in code for code in below):
-            yield f"nothing below question {number} (cell {place}) asserts its answer."
+            yield f"nothing below question {number} (cell {start}) asserts its answer."
 
 
 def notes(cells: Sequence[Notebook]) -> Iterator[str]:
     """Yield what is wrong with the teachers' notes, which every lecture with prompts has."""
-    places = [place for place, one in enumerate(cells) if is_notes(one)]
-    for place in places:
-        if cells[place].cell_type != "markdown" or is_heading(cells[place]):
-            yield f"cell {place} (notes) is not prose without a heading."
-    told = "\n".join(cells[place].source for place in places)
-    if any(guessed_in(one) for one in cells) and not re.search(r"\bminutes?\b", told):
+    indices = [index for index, one in enumerate(cells) if is_notes(one)]
+    for index in indices:
+        if cells[index].cell_type != "markdown" or is_heading(cells[index]):
+            yield f"cell {index} (notes) is not prose without a heading."
+    text = "\n".join(cells[index].source for index in indices)
+    if any(guessed_in(one) for one in cells) and not re.search(r"\bminutes?\b", text):
         yield "no cell of slide type notes tells the teacher how many minutes a part takes."
 
 
 def reading(cells: Sequence[Notebook]) -> Iterator[str]:
     """Yield what is wrong with the references."""
-    places = tagged(cells, "reading")
-    if places != [len(cells) - 1]:
+    indices = tagged(cells, "reading")
+    if indices != [len(cells) - 1]:
         yield "the last cell, and it alone, has the tag 'reading'."
         return
     *rest, last = [one.source for one in cells if one.cell_type == "markdown"]

@@ -71,16 +71,16 @@ def titles(tree: Path) -> dict[str, str]:
 def events(term: Term) -> list[Event]:
     """All dates of a term, in order."""
     met: dict[str, int] = {}
-    found = []
+    entries = []
     for one in term.sessions:
         met[one.unit] = met.get(one.unit, 0) + 1
-        found.append(Event(one.day, one.at, LECTURE, one.unit, met[one.unit]))
+        entries.append(Event(one.day, one.at, LECTURE, one.unit, met[one.unit]))
     for kind, dates in ((RELEASED, term.released), (DUE, term.due)):
         for name, moment in dates.items():
             at = moment.astimezone(term.zone)
-            found.append(Event(at.date(), at, kind, name, 1))
+            entries.append(Event(at.date(), at, kind, name, 1))
     return sorted(
-        found, key=lambda each: (each.day, f"{each.at:%H%M}" if each.at else "", each.name)
+        entries, key=lambda each: (each.day, f"{each.at:%H%M}" if each.at else "", each.name)
     )
 
 
@@ -116,12 +116,12 @@ def page(term: Term, titles: Mapping[str, str], places: Mapping[str, str]) -> It
     yield from ("# Calendar", "", f"**{', '.join(filter(None, [term.title, term.term]))}.**", "")
     if term.has_dates:
         zone = getattr(term.zone, "key", "UTC")
-        link, found = f'<a href="{ICS}">{ICS}</a>', events(term)
-        years = " and ".join(dict.fromkeys(str(each.day.year) for each in found))
+        link, entries = f'<a href="{ICS}">{ICS}</a>', events(term)
+        years = " and ".join(dict.fromkeys(str(event.day.year) for event in entries))
         yield f"All dates are in {years}, and times those of {zone}."
         yield f"Your calendar program can read {link}."
         yield from ("", "| week | day | time | what |", "|---:|---|---|---|")
-        yield from _rows(found, titles, places)
+        yield from _rows(entries, titles, places)
         yield ""
     yield from _how_it_counts(term, titles, places)
 
@@ -133,16 +133,16 @@ def _rows(
     monday = found[0].day - datetime.timedelta(found[0].day.weekday())
     last_week = 0
     for day, group in itertools.groupby(found, key=lambda each: each.day):
-        week, said = (
+        week, date = (
             (day - monday).days // 7 + 1,
             f"{day:%a}\N{NO-BREAK SPACE}{day.day}\N{NO-BREAK SPACE}{day:%b}",
         )
         for each in group:
             number = str(week) if week != last_week else ""
-            words = _linked(each.words(names), places.get(each.name, ""))
-            words = f"**{words}**" if each.kind == DUE else words
-            yield f"| {number} | {said} | {f'{each.at:%H:%M}' if each.at else ''} | {words} |"
-            last_week, said = week, ""
+            text = _linked(each.words(names), places.get(each.name, ""))
+            text = f"**{text}**" if each.kind == DUE else text
+            yield f"| {number} | {date} | {f'{each.at:%H:%M}' if each.at else ''} | {text} |"
+            last_week, date = week, ""
 
 
 def _linked(words: str, place: str) -> str:
@@ -159,10 +159,10 @@ def _how_it_counts(
         yield from ("## How it counts", "", "| assignment | due | share |", "|---|---|---:|")
         for name, weight in sorted(term.weights.items()):
             due = shown(term.due[name]) if name in term.due else ""
-            words = _linked(
+            title = _linked(
                 f"{name.partition('_')[0]} {names.get(name, name)}", places.get(name, "")
             )
-            yield f"| {words} | {due} | {100 * weight / whole:.3g} % |"
+            yield f"| {title} | {due} | {100 * weight / whole:.3g} % |"
         yield ""
     if term.drop_lowest:
         which = "assignment" if term.drop_lowest == 1 else f"{term.drop_lowest} assignments"
@@ -185,9 +185,9 @@ ASSISTANTS = {
 def _about_lateness(late: Mapping[str, float]) -> Iterator[str]:
     """Yield what the file says, a sentence each."""
     if (days := late.get("grace_days")) is not None:
-        each = f", at most {late['grace_days_each']:g} for one assignment" if days and (
+        limit = f", at most {late['grace_days_each']:g} for one assignment" if days and (
             "grace_days_each" in late) else ""  # fmt: skip
-        yield f"Grace days that you have for the whole course: {days:g}{each}."
+        yield f"Grace days that you have for the whole course: {days:g}{limit}."
     if (percent := late.get("percent_per_day")) is not None:
         most = f", at most {late['max_percent']:g} %" if "max_percent" in late else ""
         after = "After them, each" if late.get("grace_days") else "Each"
@@ -206,12 +206,12 @@ def icalendar(term: Term, titles: Mapping[str, str], stamp: datetime.datetime) -
     course = ", ".join(filter(None, [term.title, term.term]))
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Ringside//Course calendar//EN"]
     lines += [f"X-WR-CALNAME:{_text(course)}"]
-    for each in events(term):
-        key = f"{course}/{each.kind}/{each.name}/{each.number}"
+    for event in events(term):
+        key = f"{course}/{event.kind}/{event.name}/{event.number}"
         lines += ["BEGIN:VEVENT", f"UID:{hashlib.sha256(key.encode()).hexdigest()[:32]}@ringside"]
         lines += [f"DTSTAMP:{_utc(stamp)}"]
-        start = f":{_utc(each.at)}" if each.at else f";VALUE=DATE:{each.day:%Y%m%d}"
-        lines += [f"DTSTART{start}", f"SUMMARY:{_text(each.words(titles))}"]
+        start = f":{_utc(event.at)}" if event.at else f";VALUE=DATE:{event.day:%Y%m%d}"
+        lines += [f"DTSTART{start}", f"SUMMARY:{_text(event.words(titles))}"]
         lines += ["TRANSP:TRANSPARENT", "END:VEVENT"]
     return "".join(f"{_folded(line)}\r\n" for line in (*lines, "END:VCALENDAR"))
 

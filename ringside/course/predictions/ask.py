@@ -66,19 +66,19 @@ def guess(
         _show(boxes.question_html(prompt), boxes.question_text(prompt))
         return
     path = place()
-    kept = None if value is not None else read(path).get(key)
-    is_locked = kept is not None and kept.locked
+    prediction = None if value is not None else read(path).get(key)
+    is_locked = prediction is not None and prediction.locked
     has_input = value is None and not is_locked and _in_jupyter()
     box = boxes.question_html(prompt, lists_choices=not has_input)
     _show(box, boxes.question_text(prompt))
     if value is not None:
         _say(_predicted(path, prompt, value))
-    elif kept is not None and is_locked:
-        _say(boxes.kept_text(kept))
+    elif prediction is not None and is_locked:
+        _say(boxes.kept_text(prediction))
     elif has_input:
-        _show_input(path, prompt, kept)
+        _show_input(path, prompt, prediction)
     else:
-        again = f"{kept.prompt.words(kept.guess)} so far. " if kept else ""
+        again = f"{prediction.prompt.words(prediction.guess)} so far. " if prediction else ""
         _say(f"{again}Add value=... to this call of guess to predict.")
 
 
@@ -99,29 +99,29 @@ def reveal(key: str, value: Any = ...) -> None:
     """
     if not isinstance(key, str) or not KEY.fullmatch(key):
         raise GuessError(f"key ({key!r}) must be that of a guess, as in '08/first-layer'.")
-    known = explained.find(key)
-    if value is ... and (known is None or known.answer is None):
+    entry = explained.find(key)
+    if value is ... and (entry is None or entry.answer is None):
         _say(_no_explanation(key))
         return
-    result = known.answer if value is ... and known else value
+    result = entry.answer if value is ... and entry else value
     answer = result if isinstance(result, str) else Prompt(key, "?").answer(result)
     if NOTES in os.environ:
         _note({"reveal": key, "value": answer})
         return
-    kept = lock(place(), key, answer)
-    if kept is not None:
-        _show(boxes.result_html(kept), boxes.result_text(kept))
+    prediction = lock(place(), key, answer)
+    if prediction is not None:
+        _show(boxes.result_html(prediction), boxes.result_text(prediction))
     elif _in_jupyter() and key not in _asked:
         _asked.add(key)
         _say(FIRST)
         return
     else:
         _seen.add(key)
-        unit = known.unit if known else ""
+        unit = entry.unit if entry else ""
         _say(f"Result: {answer if isinstance(answer, str) else with_unit(answer, unit)}.")
-    if known is not None and known.text:
-        _show_markdown(known.text)
-    elif known is None and _in_jupyter() and not explained.stands_in_notebook(key):
+    if entry is not None and entry.text:
+        _show_markdown(entry.text)
+    elif entry is None and _in_jupyter() and not explained.stands_in_notebook(key):
         _say(_no_explanation(key))
 
 
@@ -198,7 +198,7 @@ def live_input(path: Path, prompt: Prompt, kept: Kept | None = None) -> Any:
             return str(made.guess) if made and made.guess in prompt.choices else None
         return f"{made.guess:.12g}" if made and not isinstance(made.guess, str) else ""
 
-    said = ipywidgets.Label(boxes.kept_text(kept) if kept else "")
+    message = ipywidgets.Label(boxes.kept_text(kept) if kept else "")
     # Whoever presses it leaves the field, which is what keeps the number.
     button = ipywidgets.Button(description="Predict", layout={"width": "auto"})
     entered: Any
@@ -220,10 +220,10 @@ def live_input(path: Path, prompt: Prompt, kept: Kept | None = None) -> Any:
         if change["new"] in ("", None):
             return
         try:
-            said.value = _predicted(path, prompt, change["new"])
+            message.value = _predicted(path, prompt, change["new"])
             stays = read(path).get(prompt.key)
         except GuessError as error:
-            said.value = str(error)
+            message.value = str(error)
             return
         if stays is None or stays.locked:  # too late, so what is kept stands there again
             entered.unobserve(take, names="value")
@@ -232,6 +232,6 @@ def live_input(path: Path, prompt: Prompt, kept: Kept | None = None) -> Any:
 
     entered.observe(take, names="value")
     if prompt.choices:
-        return ipywidgets.VBox([entered, said])
+        return ipywidgets.VBox([entered, message])
     unit = ipywidgets.Label(prompt.unit)
-    return ipywidgets.VBox([ipywidgets.HBox([entered, unit, button]), said])
+    return ipywidgets.VBox([ipywidgets.HBox([entered, unit, button]), message])

@@ -32,8 +32,8 @@ def words_html(text: str) -> str:
 
 def _asked_in(prompt: Prompt) -> str:
     """The unit to answer in, where the question doesn't name it."""
-    named = re.search(rf"(?<!\w){re.escape(prompt.unit)}(?!\w)", prompt.question)
-    return "" if not prompt.unit or named else f" (in {prompt.unit})"
+    match = re.search(rf"(?<!\w){re.escape(prompt.unit)}(?!\w)", prompt.question)
+    return "" if not prompt.unit or match else f" (in {prompt.unit})"
 
 
 def question_html(prompt: Prompt, *, lists_choices: bool = True) -> str:
@@ -59,12 +59,12 @@ def question_text(prompt: Prompt) -> str:
 
 def kept_text(kept: Kept, *, asked: float | str | None = None) -> str:
     """That a prediction is kept, and whether it can still be changed."""
-    told = kept.prompt.words(kept.guess)
+    text = kept.prompt.words(kept.guess)
     if not kept.locked:
-        return f"Your prediction: {told}. You can change it until the result is shown."
+        return f"Your prediction: {text}. You can change it until the result is shown."
     if asked is None or asked == kept.guess:
-        return f"Your prediction: {told}. It is locked: the result has been shown."
-    return f"Your prediction stays {told}: it is locked, because the result has been shown."
+        return f"Your prediction: {text}. It is locked: the result has been shown."
+    return f"Your prediction stays {text}: it is locked, because the result has been shown."
 
 
 def _rows(kept: Kept) -> list[tuple[str, str]]:

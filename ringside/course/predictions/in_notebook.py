@@ -107,29 +107,29 @@ class Stretch:
 
 def stretches(cells: Sequence[Any]) -> list[Stretch]:
     """What lies behind each prompt that is revealed, in the order of the prompts."""
-    last = {key: place for place, cell in enumerate(cells) for key in revealed_in(cell)}
-    found = []
+    last = {key: index for index, cell in enumerate(cells) for key in revealed_in(cell)}
+    spans = []
     for start, cell in enumerate(cells):
-        places = [last[key] for key in guessed_in(cell) if last.get(key, -1) > start]
-        if places:
-            prose, end = _explanation(cells, max(places))
-            found.append(Stretch(start, max(places), end, prose))
-    return found
+        reveals = [last[key] for key in guessed_in(cell) if last.get(key, -1) > start]
+        if reveals:
+            prose, end = _explanation(cells, max(reveals))
+            spans.append(Stretch(start, max(reveals), end, prose))
+    return spans
 
 
 def _explanation(cells: Sequence[Any], reveal: int) -> tuple[tuple[int, ...], int]:
     """The prose that explains what a cell reveals, and the last cell that belongs to it."""
     below = []
-    for place in range(reveal + 1, len(cells)):
-        if is_heading(cells[place]) or guessed_in(cells[place]) or revealed_in(cells[place]):
+    for index in range(reveal + 1, len(cells)):
+        if is_heading(cells[index]) or guessed_in(cells[index]) or revealed_in(cells[index]):
             break
-        below.append(place)
-    end = max((place for place in below if has_tag(cells[place], EXPLANATION)), default=reveal)
+        below.append(index)
+    end = max((index for index in below if has_tag(cells[index], EXPLANATION)), default=reveal)
     if end == reveal:
-        first = next((place for place in below if not is_aside(cells[place])), None)
+        first = next((index for index in below if not is_aside(cells[index])), None)
         if first is not None and _may_explain(cells[first]):
             end = first
-    return tuple(place for place in below if place <= end and _may_explain(cells[place])), end
+    return tuple(index for index in below if index <= end and _may_explain(cells[index])), end
 
 
 def _may_explain(cell: Any) -> bool:
@@ -144,8 +144,8 @@ def folded(cells: Sequence[Any]) -> list[bool]:
     """
     behind = {p for one in stretches(cells) for p in range(one.start + 1, one.end + 1)}
     return [
-        place in behind and not (guessed_in(cell) or is_heading(cell) or has_tag(cell, OPEN))
-        for place, cell in enumerate(cells)
+        index in behind and not (guessed_in(cell) or is_heading(cell) or has_tag(cell, OPEN))
+        for index, cell in enumerate(cells)
     ]
 
 
@@ -162,10 +162,10 @@ def prompt_of(cell: Any) -> Prompt:
     match body:
         case [ast.Expr(ast.Call(ast.Name("guess"), positional, named))]:
             try:
-                given = [ast.literal_eval(one) for one in positional]
+                arguments = [ast.literal_eval(one) for one in positional]
                 more = {str(one.arg): ast.literal_eval(one.value) for one in named}
                 more.pop("value", None)
-                return as_prompt(*given, **more)
+                return as_prompt(*arguments, **more)
             except (TypeError, ValueError):
                 pass
     raise GuessError(
@@ -176,46 +176,46 @@ def prompt_of(cell: Any) -> Prompt:
 
 def wrong_prompts(cells: Sequence[Any]) -> Iterator[str]:
     """Yield what is wrong with a notebook's prompts, a sentence each."""
-    asked: dict[str, int] = {}
-    for place, cell in enumerate(cells):
+    starts: dict[str, int] = {}
+    for index, cell in enumerate(cells):
         for key in revealed_in(cell):
-            if key not in asked:
-                yield f"cell {place} reveals {key!r}, which no cell above it asks for."
+            if key not in starts:
+                yield f"cell {index} reveals {key!r}, which no cell above it asks for."
         keys = guessed_in(cell)
         if has_tag(cell, PREDICT) != bool(keys):
-            yield f"cell {place}: the tag 'predict' and a call of guess belong on the same cell."
+            yield f"cell {index}: the tag 'predict' and a call of guess belong on the same cell."
         if not keys:
             continue
         try:
             key = prompt_of(cell).key
         except GuessError as error:
-            yield f"cell {place}: {error}"
+            yield f"cell {index}: {error}"
             continue
-        if key in asked:
-            yield f"cell {place} asks for {key!r} again."
-        asked[key] = place
-    found = {key for cell in cells for key in revealed_in(cell)}
-    for key, place in asked.items():
-        if key not in found:
-            yield f"cell {place} asks for {key!r}, which is never revealed."
-    last = {key: place for place, cell in enumerate(cells) for key in revealed_in(cell)}
-    for key, start in asked.items():
-        for place in range(start + 1, last.get(key, start)):
-            if is_heading(cells[place]):
-                yield f"cell {place} opens a section before {key!r} is revealed."
+        if key in starts:
+            yield f"cell {index} asks for {key!r} again."
+        starts[key] = index
+    reveals = {key for cell in cells for key in revealed_in(cell)}
+    for key, index in starts.items():
+        if key not in reveals:
+            yield f"cell {index} asks for {key!r}, which is never revealed."
+    last = {key: index for index, cell in enumerate(cells) for key in revealed_in(cell)}
+    for key, start in starts.items():
+        for index in range(start + 1, last.get(key, start)):
+            if is_heading(cells[index]):
+                yield f"cell {index} opens a section before {key!r} is revealed."
     yield from _wrong_explanations(cells)
 
 
 def _wrong_explanations(cells: Sequence[Any]) -> Iterator[str]:
     """Yield which explanations can't be told from what follows them."""
-    found = stretches(cells)
-    explaining = {p for one in found for p in range(one.reveal + 1, one.end + 1)}
-    for place, cell in enumerate(cells):
-        if has_tag(cell, EXPLANATION) and place not in explaining:
-            yield f"cell {place}: the tag 'explanation' belongs behind a cell that reveals."
-    for one in found:
+    spans = stretches(cells)
+    explaining = {p for one in spans for p in range(one.reveal + 1, one.end + 1)}
+    for index, cell in enumerate(cells):
+        if has_tag(cell, EXPLANATION) and index not in explaining:
+            yield f"cell {index}: the tag 'explanation' belongs behind a cell that reveals."
+    for one in spans:
         below = range(one.reveal + 1, len(cells) if one.end == one.reveal else 0)
-        first = next((place for place in below if not is_aside(cells[place])), -1)
+        first = next((index for index in below if not is_aside(cells[index])), -1)
         cell = cells[first]
         if first > 0 and is_heading(cell) and not (cell["source"][0] == "#" or is_task(cell)):
             yield (

@@ -156,11 +156,11 @@ def _answer(prompt: Prompt, value: Any, name: str) -> float | str:
         raise ValueError(f"{prompt.key}: its {name} is none of its choices")
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
-            found = float(value)
+            number = float(value)
         except OverflowError:
-            found = math.inf
-        if math.isfinite(found):
-            return found
+            number = math.inf
+        if math.isfinite(number):
+            return number
     raise ValueError(f"{prompt.key}: its {name} is no finite number")
 
 
@@ -168,10 +168,10 @@ def _time(key: str, value: Any) -> str:
     try:
         if not isinstance(value, str) or len(value) > 40:
             raise ValueError
-        told = datetime.fromisoformat(value)
-        if told.tzinfo is None:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
             raise ValueError
-        return told.astimezone(UTC).isoformat(timespec="seconds")
+        return moment.astimezone(UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError):
         raise ValueError(f"{key} has no time with a zone") from None
 

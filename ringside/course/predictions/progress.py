@@ -118,8 +118,8 @@ def progress(files: Iterable[Path]) -> Progress:
             if key not in first or one.guessed < first[key].guessed:
                 first[key] = one
     in_order = sorted(first.values(), key=lambda one: one.guessed)
-    made = tuple(one for one in in_order if one.locked)
-    return Progress(made, len(in_order) - len(made))
+    predictions = tuple(one for one in in_order if one.locked)
+    return Progress(predictions, len(in_order) - len(predictions))
 
 
 def files_around(folder: Path) -> list[Path]:
@@ -127,8 +127,8 @@ def files_around(folder: Path) -> list[Path]:
     folder = folder.resolve()
     here = [folder, *folder.parents]
     root = next((one for one in here if (one / "lectures").is_dir()), folder)
-    found = [path for pattern in _WHERE for path in sorted(root.glob(pattern))]
-    return list(dict.fromkeys([*found, *filter(Path.is_file, [folder / NAME])]))
+    paths = [path for pattern in _WHERE for path in sorted(root.glob(pattern))]
+    return list(dict.fromkeys([*paths, *filter(Path.is_file, [folder / NAME])]))
 
 
 def guesses(folder: str | Path | None = None) -> Progress:
@@ -162,7 +162,7 @@ def _picture(whole: Progress, theme: str) -> Iterator[str]:
     has_choices = whole.choices[1] > 0
     end = bottom + (_STRIP if has_choices else 0)
     step = room / max(1, len(whole.made))
-    centres = [_LEFT + step * (place + 0.5) for place in range(len(whole.made))]
+    centres = [_LEFT + step * (index + 0.5) for index in range(len(whole.made))]
     alt = f"Predictions over results, in the order in which they were made. {whole.summary()}"
     yield open_svg(width, end + 48, alt, theme)
     yield text(16, 24, "Predictions and results", 15, extra='font-weight="600"')
@@ -179,15 +179,15 @@ def _picture(whole: Progress, theme: str) -> Iterator[str]:
             extra='text-anchor="end"',
         )  # fmt: skip
     yield from _units(whole.made, step, end)
-    told = f" Half of the last {WINDOW} numbers lie in the grey band." if band else ""
-    yield text(_LEFT, end + 38, f"In the order in which they were made.{told}", 11, role="muted")
+    note = f" Half of the last {WINDOW} numbers lie in the grey band." if band else ""
+    yield text(_LEFT, end + 38, f"In the order in which they were made.{note}", 11, role="muted")
     yield "</svg>"
 
 
 def _axis(width: float) -> Iterator[str]:
     labels = [(100, "100 times too high"), (10, "10 times"), (1, "right"), (0.1, "10 times"),
               (0.01, "100 times too low")]  # fmt: skip
-    for ratio, words in labels:
+    for ratio, label in labels:
         role, thick = ("muted", 1.5) if ratio == 1 else ("grid", 1)
         line = f"M{num(_LEFT)} {num(_y(ratio))}H{num(width - _RIGHT)}"
         yield (
@@ -195,7 +195,7 @@ def _axis(width: float) -> Iterator[str]:
             f'stroke="{getattr(LIGHT, role)}" stroke-width="{num(thick)}"/>'
         )
         yield text(
-            _LEFT - 10, _y(ratio) + 4, words, 11, role="muted", extra='text-anchor="end"'
+            _LEFT - 10, _y(ratio) + 4, label, 11, role="muted", extra='text-anchor="end"'
         )  # fmt: skip
 
 
@@ -223,10 +223,10 @@ def _dot(one: Kept, x: float, strip: float) -> str:
     verdict = one.verdict
     assert verdict is not None
     words = one.prompt.words
-    said = (
+    label = (
         f"{one.prompt.key}: {words(verdict.guess)}; result {words(verdict.result)}; {verdict.words}"
     )
-    title = f"<title>{_escaped(said)}</title>"
+    title = f"<title>{_escaped(label)}</title>"
     if one.prompt.choices or verdict.ratio is None:
         y, right = (strip, verdict.off_by == 1) if one.prompt.choices else (_y(0.0), False)
     else:
@@ -244,11 +244,11 @@ def _escaped(words: str) -> str:
 
 def _units(made: Sequence[Kept], step: float, end: float) -> Iterator[str]:
     """The units below, and lines between them."""
-    place = 0
+    start = 0
     for unit, group in groupby(one.prompt.key.partition("/")[0] for one in made):
         count = len(list(group))
-        left, right = _LEFT + step * place, _LEFT + step * (place + count)
-        place += count
+        left, right = _LEFT + step * start, _LEFT + step * (start + count)
+        start += count
         yield (
             f'<path class="rs-grid-line" d="M{num(right)} {num(_TOP)}V{num(end)}" '
             f'stroke="{LIGHT.grid}"/>'

@@ -53,8 +53,8 @@ class Prompt:
             raise GuessError(
                 f"{self.key}: a question is a text of 1 to {LONGEST_QUESTION} characters."
             )
-        words = (self.unit, *self.choices)
-        if any(not isinstance(each, str) or len(each) > LONGEST_WORDS for each in words):
+        texts = (self.unit, *self.choices)
+        if any(not isinstance(text, str) or len(text) > LONGEST_WORDS for text in texts):
             raise GuessError(
                 f"{self.key}: units and choices are texts of at most {LONGEST_WORDS} characters."
             )
@@ -91,15 +91,15 @@ def number(value: Any, key: str, unit: str = "") -> float:
     Raises:
         GuessError: it is no number, or not a finite one.
     """
-    found = _typed(value, unit) if isinstance(value, str) else None
+    figure = _typed(value, unit) if isinstance(value, str) else None
     if isinstance(value, Real) and not _is_bool(value):
-        found = _finite(value)
+        figure = _finite(value)
     elif getattr(value, "shape", None) == () and not _is_bool(value):  # an array of one number
-        found = _finite(value.item())
-    if found is None:
+        figure = _finite(value.item())
+    if figure is None:
         hint = " Write it with a point, as in 0.5." if "," in str(value)[:40] else ""
         raise GuessError(f"{key}: {str(value)[:60]!r} is not a finite number.{hint}")
-    return found
+    return figure
 
 
 def _is_bool(value: Any) -> bool:
@@ -108,10 +108,10 @@ def _is_bool(value: Any) -> bool:
 
 def _finite(value: Any) -> float | None:
     try:
-        found = float(value)
+        figure = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return figure if math.isfinite(figure) else None
 
 
 def _typed(text: str, unit: str) -> float | None:
@@ -142,10 +142,10 @@ def with_unit(value: float, unit: str) -> str:
     """
     if value == 1 and len(unit) > 2 and unit.isalpha() and unit.endswith("s"):
         unit = unit.removesuffix("s")
-    told = f"{plain_number(value)} {unit}".rstrip()
+    text = f"{plain_number(value)} {unit}".rstrip()
     if unit in _BYTES and 1024 <= abs(value) < 2**50:
-        told += f" ({format_bytes(value)})"
-    return told
+        text += f" ({format_bytes(value)})"
+    return text
 
 
 def plain_number(value: float) -> str:
@@ -206,10 +206,10 @@ def compare(guess: float | str, result: float | str) -> Verdict:
     ratio = guess / result
     off = max(ratio, 1 / ratio) if ratio else math.inf
     if off <= CLOSE:
-        words = "right within 5 %"
+        text = "right within 5 %"
     else:
-        words = f"{plain_number(off)} times too {'high' if ratio > 1 else 'low'}"
-    return Verdict(guess, result, ratio, words)
+        text = f"{plain_number(off)} times too {'high' if ratio > 1 else 'low'}"
+    return Verdict(guess, result, ratio, text)
 
 
 def as_choices(choices: Sequence[str]) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def cleared(notebook: Mapping[str, Any]) -> tuple[Notebook, Entries]:
     }
     explaining: set[int] = set()
     for one in stretches(cells):
-        if texts := [cells[place]["source"] for place in one.explanation]:
+        if texts := [cells[index]["source"] for index in one.explanation]:
             entries[revealed_in(cells[one.reveal])[-1]]["text"] = "\n\n".join(texts)
             explaining.update(one.explanation)
     for cell in cells:
@@ -64,8 +64,8 @@ def cleared(notebook: Mapping[str, Any]) -> tuple[Notebook, Entries]:
                 entries[key]["answer"] = answer
     mine["cells"] = [
         _unexecuted(cell)
-        for place, cell in enumerate(cells)
-        if place not in explaining and not is_aside(cell)
+        for index, cell in enumerate(cells)
+        if index not in explaining and not is_aside(cell)
     ]
     return mine, entries
 
@@ -145,7 +145,7 @@ def clear_folder(folder: Path) -> list[Path]:
         OSError: a file can't be written.
         ValueError: a file is no notebook.
     """
-    found, entries = [], {}
+    paths, entries = [], {}
     for path in sorted(folder.glob("*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         if notebook["metadata"].get("ringside") == CLEARED:
@@ -156,10 +156,10 @@ def clear_folder(folder: Path) -> list[Path]:
         mine["metadata"] = {**mine["metadata"], "ringside": CLEARED}
         path.write_text(as_json(mine), encoding="utf-8")
         entries.update(here)
-        found.append(path)
+        paths.append(path)
     if entries:
         write(folder / NAME, entries)
-    return found
+    return paths
 
 
 def write(path: Path, entries: Entries) -> None:
@@ -183,7 +183,7 @@ def as_json(notebook: Notebook) -> str:
 def lacking(cells: Sequence[Any]) -> Iterator[str]:
     """Yield which cells use what only a checked cell defines, a sentence each."""
     defined: dict[str, int] = {}
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         if cell["cell_type"] != "code" or cell["source"].startswith("%%"):
             continue
         try:
@@ -194,8 +194,8 @@ def lacking(cells: Sequence[Any]) -> Iterator[str]:
         if not has_tag(cell, CHECKED):
             for name in sorted(_used(table) - here):
                 if name in defined and has_tag(cells[defined[name]], CHECKED):
-                    yield f"cell {place} uses {name!r} of checked cell {defined[name]}."
-        defined |= dict.fromkeys(here, place)
+                    yield f"cell {index} uses {name!r} of checked cell {defined[name]}."
+        defined |= dict.fromkeys(here, index)
 
 
 def _defines(symbol: symtable.Symbol) -> bool:
@@ -204,9 +204,9 @@ def _defines(symbol: symtable.Symbol) -> bool:
 
 def _used(table: symtable.SymbolTable, *, outermost: bool = True) -> set[str]:
     """The names of the notebook that code uses, in its functions as well."""
-    found = {
+    names = {
         one.get_name()
         for one in table.get_symbols()
         if one.is_referenced() and (outermost or one.is_global())
     }
-    return found.union(*(_used(child, outermost=False) for child in table.get_children()))
+    return names.union(*(_used(child, outermost=False) for child in table.get_children()))

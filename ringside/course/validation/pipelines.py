@@ -85,7 +85,7 @@ def torchgpipe() -> list[Row]:
     """One imbalance a number of stages, fitted on m = 32; judged on m = 4."""
     source, table = load("torchgpipe")
     speeds = table["amoebanet"]
-    column = {m: place for place, m in enumerate(speeds["microbatches"])}
+    column = {m: index for index, m in enumerate(speeds["microbatches"])}
     unit = speeds["2"][column[1]]  # two stages, one microbatch: nothing overlaps
     rows = []
     for stages in (2, 4, 8):
@@ -162,15 +162,15 @@ def plan(layers: Sequence[Layer], workers: int, bytes_per_s: float) -> tuple[flo
 
     @cache
     def best(end: int, m: int) -> tuple[float, tuple[int, ...]]:
-        found: tuple[float, tuple[int, ...]] = (stage_s(0, end, m), (m,))
+        partition: tuple[float, tuple[int, ...]] = (stage_s(0, end, m), (m,))
         for cut in range(1, end):
             for last in range(1, m):
                 before, replicas = best(cut, m - last)
                 transfer = 2 * layers[cut - 1].activation_bytes / bytes_per_s
                 slowest = max(before, transfer, stage_s(cut, end, last))
-                if slowest < found[0]:
-                    found = (slowest, (*replicas, last))
-        return found
+                if slowest < partition[0]:
+                    partition = (slowest, (*replicas, last))
+        return partition
 
     seconds, replicas = best(len(layers), workers)
     return seconds, list(replicas)

@@ -86,10 +86,10 @@ def tensorflow() -> list[Row]:
     """Data parallelism: T(P) = T(1) + c 2 (P - 1) / P; c fitted on few GPUs, judged on more."""
     source, table = load("tensorflow")
     rows = []
-    for place, numbers in table.items():
+    for machine, numbers in table.items():
         for network, speeds in numbers.items():
             if network not in ("gpus", "fitted"):
-                rows += _data_parallel(source, place, network, numbers, speeds)
+                rows += _data_parallel(source, machine, network, numbers, speeds)
     return rows
 
 

@@ -77,21 +77,21 @@ def line(points: Points) -> Line:
     >>> round(fitted.alpha_s * 1e9), round(fitted.beta_s_per_byte * 1e15)
     (2000, 100000)
     """
-    kept = tuple((float(nbytes), float(seconds)) for nbytes, seconds in points)
-    if len({nbytes for nbytes, _ in kept}) < 2:
-        raise FitError(f"alpha and beta need at least 2 sizes of messages, not {len(kept)}.")
-    if not all(seconds > 0 for _, seconds in kept):
+    samples = tuple((float(nbytes), float(seconds)) for nbytes, seconds in points)
+    if len({nbytes for nbytes, _ in samples}) < 2:
+        raise FitError(f"alpha and beta need at least 2 sizes of messages, not {len(samples)}.")
+    if not all(seconds > 0 for _, seconds in samples):
         raise FitError("a message that took no time: were these ranks simulated ones?")
-    nbytes, seconds = np.array(kept).T
+    nbytes, seconds = np.array(samples).T
     columns = np.stack([1 / seconds, nbytes / seconds], axis=1)
     scale = columns.max(axis=0)  # the columns lie decades apart
-    both, *_ = np.linalg.lstsq(columns / scale, np.ones(len(kept)), rcond=None)
+    both, *_ = np.linalg.lstsq(columns / scale, np.ones(len(samples)), rcond=None)
     for index in (0, 1):  # at a bound, the other one alone
         if both[index] < 0:
             other = columns[:, 1 - index] / scale[1 - index]
             both[index], both[1 - index] = 0.0, other.sum() / (other @ other)
     alpha, beta = both / scale
-    return Line(float(alpha), float(beta), kept)
+    return Line(float(alpha), float(beta), samples)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Fitted:
         rows = [f"machine {self.machine.name}"]
         for name, source in self.machine.sources.items():
             value = getattr(self.machine, name)
-            shown = f"{value:.4g}" if isinstance(value, float) else str(value)
-            rows.append(f"  {name:<24} {shown:<12} {source}")
+            cell = f"{value:.4g}" if isinstance(value, float) else str(value)
+            rows.append(f"  {name:<24} {cell:<12} {source}")
         return "\n".join(rows)
 
 
@@ -149,10 +149,10 @@ def fit(paths: Sequence[Path], name: str, base: str | Machine = "textbook") -> F
         values["gpus_per_nic"] = values["ranks_per_node"]
         sources["gpus_per_nic"] = "assumed: one port to the network for each node; not measured"
     # One line is fitted through messages of all sizes, so small ones have no latency of their own.
-    own = ("intra_alpha_s", "intra_beta_s_per_byte", "eager_alpha_s", "intra_eager_alpha_s")
-    machine = base.with_(name=name, sources={}, **dict.fromkeys(own))
+    keys = ("intra_alpha_s", "intra_beta_s_per_byte", "eager_alpha_s", "intra_eager_alpha_s")
+    machine = base.with_(name=name, sources={}, **dict.fromkeys(keys))
     if not lines:
-        machine = machine.with_(**{key: getattr(base, key) for key in own})
+        machine = machine.with_(**{key: getattr(base, key) for key in keys})
     machine = machine.with_(**values)
     _all_reduce(runs, machine, values, sources)
     for field in dataclasses.fields(Machine):
@@ -198,22 +198,22 @@ def _links(
     lines: dict[str, Line] = {}
     names = {"inside": ("intra_alpha_s", "intra_beta_s_per_byte")}
     names["between"] = ("alpha_s", "beta_s_per_byte")
-    told: dict[str, str] = {}
+    origins: dict[str, str] = {}
     for where in ("inside", "between"):
-        found = [(run, link) for run in runs for link in run.probe["links"]]
-        found = [(run, link) for run, link in found if link["where"] == where]
-        if not found:
+        links = [(run, link) for run in runs for link in run.probe["links"]]
+        links = [(run, link) for run, link in links if link["where"] == where]
+        if not links:
             continue
-        fitted = lines[where] = line([point for _, link in found for point in link["points"]])
+        fitted = lines[where] = line([point for _, link in links for point in link["points"]])
         hosts = "inside a node" if where == "inside" else "between two nodes"
-        told[where] = (
-            f"measured: ping-pong {hosts}, {'; '.join(dict.fromkeys(r.where() for r, _ in found))}"
+        origins[where] = (
+            f"measured: ping-pong {hosts}, {'; '.join(dict.fromkeys(r.where() for r, _ in links))}"
             f"; {len(fitted.points)} sizes, {fitted.residual()}"
         )
         for key, value in zip(names[where], (fitted.alpha_s, fitted.beta_s_per_byte), strict=True):
-            values[key], sources[key] = value, told[where]
-        thresholds = [link["eager_threshold_bytes"] for _, link in found]
-        _threshold(thresholds, told[where].partition(";")[0], values, sources)
+            values[key], sources[key] = value, origins[where]
+        thresholds = [link["eager_threshold_bytes"] for _, link in links]
+        _threshold(thresholds, origins[where].partition(";")[0], values, sources)
     if set(lines) == {"inside"}:  # one node: what is inside stands for every link
         for inside, plain in zip(names["inside"], names["between"], strict=True):
             values[plain], values[inside] = values.pop(inside), None
@@ -245,11 +245,11 @@ def _rates(runs: Sequence[_Run], values: dict[str, Any], sources: dict[str, str]
             rate = 2 * one["n"] ** 3 / one["s"]
             rates[one["dtype"]] = max(rates.get(one["dtype"], (0.0, 0)), (rate, one["n"]))
     if "float32" in rates:
-        shown = [f"{dtype} {rate:.3g} (n = {n})" for dtype, (rate, n) in rates.items()]
+        phrases = [f"{dtype} {rate:.3g} (n = {n})" for dtype, (rate, n) in rates.items()]
         values["flop_per_s"] = rates["float32"][0]
         sources["flop_per_s"] = (
             f"measured: product of two n x n matrices, float32, {everybody}, {where}; "
-            f"FLOP/s by dtype: {', '.join(shown)}"
+            f"FLOP/s by dtype: {', '.join(phrases)}"
         )
     copies = [(nbytes, seconds) for nbytes, seconds in probe["copies"] if seconds > 0]
     if copies:
@@ -300,10 +300,10 @@ def _all_reduce(
     if errors[best] > 0.8 * errors[usual]:  # too near to tell, as any two are on 2 ranks
         best = usual
     values["collectives"] = {**machine.collectives, "allreduce": best}
-    shown = ", ".join(f"{name} {error:.0%}" for name, error in errors.items())
+    error_text = ", ".join(f"{name} {error:.0%}" for name, error in errors.items())
     sources["collectives"] = (
         f"measured: all-reduces of {run.world_size} ranks, {run.where()}; median error of each "
-        f"algorithm: {shown}"
+        f"algorithm: {error_text}"
     )
 
 

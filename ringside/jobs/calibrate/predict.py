@@ -123,8 +123,8 @@ def _files(path: Path) -> tuple[Mapping[str, Any], Path]:
         trace = path.with_name(str(record.get("trace")))
         if not trace.is_file():
             raise PredictError(f"{path} names the trace {trace.name}, which is not beside it.")
-        found = hashlib.sha256(trace.read_bytes()).hexdigest()
-        if found != record.get("trace_sha256"):
+        digest = hashlib.sha256(trace.read_bytes()).hexdigest()
+        if digest != record.get("trace_sha256"):
             raise PredictError(
                 f"{trace} is not the trace of {path.name}: it was changed or is of another run. "
                 "Launch it again."
@@ -151,13 +151,13 @@ def _record(path: Path) -> Mapping[str, Any]:
 def scaled(trace: Trace) -> Trace:
     """Forget how long computation took where its FLOPs or bytes are known."""
     ops = []
-    for own in trace.ops:
+    for rank_ops in trace.ops:
         ops.append(
             [
                 op._replace(detail=(*op.detail[:2], -1, *op.detail[3:]))
                 if op.kind == Kind.COMPUTE and (op.detail[0] or op.detail[1])
                 else op
-                for op in own
+                for op in rank_ops
             ]
         )
     return Trace(trace.world_size, ops, trace.sites, trace.machine)

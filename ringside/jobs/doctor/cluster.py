@@ -49,8 +49,8 @@ def examine(site: str | None, asked: int | None) -> list[Finding] | None:
     """
     machine = machine_of(site)
     over = _over_torch if cluster_facts.kind() == "torch" else _over_mpi
-    found = over(asked)
-    return None if found is None else judge(found, machine)
+    examination = over(asked)
+    return None if examination is None else judge(examination, machine)
 
 
 def _over_mpi(asked: int | None) -> Examination | None:

@@ -86,16 +86,16 @@ def _slurm(found: Examination) -> Finding:
 
 
 def _ranks(found: Examination) -> Finding:
-    asked, got = found.job["ranks_asked"], found.world_size
-    shown = f"{got} ranks, {found.transport} ({found.library})"
-    if asked is None or asked == got:
-        said = "" if asked is None else ", as asked for"
-        return Finding("ranks", True, shown + said, needed=True)
+    num_asked, got = found.job["ranks_asked"], found.world_size
+    detail = f"{got} ranks, {found.transport} ({found.library})"
+    if num_asked is None or num_asked == got:
+        suffix = "" if num_asked is None else ", as asked for"
+        return Finding("ranks", True, detail + suffix, needed=True)
     mend = _FITTING if got == 1 and found.transport == "mpi4py" else (
-        f"the launcher was told another number: ask for {asked} with `-n {asked}`, or with "
+        f"the launcher was told another number: ask for {num_asked} with `-n {num_asked}`, or with "
         "--nodes and --ntasks-per-node."
     )  # fmt: skip
-    return Finding("ranks", False, f"asked for {asked} ranks, got {shown}", mend, True)
+    return Finding("ranks", False, f"asked for {num_asked} ranks, got {detail}", mend, True)
 
 
 def _by_host(found: Examination) -> dict[str, list[Facts]]:
@@ -107,21 +107,21 @@ def _by_host(found: Examination) -> dict[str, list[Facts]]:
 
 def _hosts(found: Examination) -> Finding:
     hosts = _by_host(found)
-    shown = ", ".join(f"{host}: {len(facts)}" for host, facts in hosts.items())
-    asked = found.job["nodes_asked"]
-    if asked and len(hosts) < min(asked, found.world_size):
+    spread = ", ".join(f"{host}: {len(facts)}" for host, facts in hosts.items())
+    num_nodes = found.job["nodes_asked"]
+    if num_nodes and len(hosts) < min(num_nodes, found.world_size):
         mend = (
             "the launcher started all ranks where it stands: use srun, or `mpiexec` without "
             "`-launcher fork`; a fixed --ntasks-per-node spreads them."
         )
         return Finding(
-            "nodes", False, f"{asked} nodes given, {len(hosts)} used ({shown})", mend, True
+            "nodes", False, f"{num_nodes} nodes given, {len(hosts)} used ({spread})", mend, True
         )
     counts = {len(facts) for facts in hosts.values()}
     if len(counts) > 1:
         mend = "--ntasks-per-node gives every node as many; local ranks and models count on it."
-        return Finding("nodes", False, f"unequal numbers of ranks on nodes ({shown})", mend, True)
-    return Finding("nodes", True, f"{len(hosts)} ({shown})", needed=True)
+        return Finding("nodes", False, f"unequal numbers of ranks on nodes ({spread})", mend, True)
+    return Finding("nodes", True, f"{len(hosts)} ({spread})", needed=True)
 
 
 def without_cores(sets: Sequence[set[int]], each: Sequence[int]) -> list[int]:
@@ -166,14 +166,14 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def _binding(found: Examination) -> Finding:
     name = "binding"
-    shown, remarks = [], []
+    bindings, remarks = [], []
     for host, facts in _by_host(found).items():
         sets = [set(one["cores"]) for one in facts]
         wanting = without_cores(sets, [1] * len(facts))
         if wanting:
-            places = "; ".join(f"rank {one['rank']}: {ranges(one['cores'])}" for one in facts[:8])
+            cores = "; ".join(f"rank {one['rank']}: {ranges(one['cores'])}" for one in facts[:8])
             detail = (
-                f"{len(facts)} ranks on {len(set().union(*sets))} cores of {host} ({places}): "
+                f"{len(facts)} ranks on {len(set().union(*sets))} cores of {host} ({cores}): "
                 f"rank {facts[wanting[0]]['rank']} has no core of its own"
             )
             return Finding(name, False, detail, _BIND, True)
@@ -183,29 +183,29 @@ def _binding(found: Examination) -> Finding:
                 f"on {host} ranks share a core's hardware threads (--hint=nomultithread)"
             )
         alike = all(one == sets[0] for one in sets) and len(sets) > 1
-        shown.append(
+        bindings.append(
             f"{host}: not bound, {len(facts)} ranks may use cores {ranges(sorted(sets[0]))}"
             if alike
             else f"{host}: " + " | ".join(ranges(one["cores"]) for one in facts[:16])
         )
-    more = f"; and {len(shown) - 4} more" if len(shown) > 4 else ""
-    return Finding(name, True, "; ".join([*shown[:4], *remarks]) + more, needed=True)
+    more = f"; and {len(bindings) - 4} more" if len(bindings) > 4 else ""
+    return Finding(name, True, "; ".join([*bindings[:4], *remarks]) + more, needed=True)
 
 
 def _threads(found: Examination) -> Finding:
     """Whether every rank has cores for the threads that its libraries will start."""
     for host, facts in _by_host(found).items():
-        each = [one["threads"] or len(one["cores"]) for one in facts]
-        wanting = without_cores([set(one["cores"]) for one in facts], each)
-        if wanting and max(each) > 1:  # of single threads the binding says enough
+        needs = [one["threads"] or len(one["cores"]) for one in facts]
+        wanting = without_cores([set(one["cores"]) for one in facts], needs)
+        if wanting and max(needs) > 1:  # of single threads the binding says enough
             rank = facts[wanting[0]]
-            said = rank["threads"]
-            why = f"OMP_NUM_THREADS={said}" if said else "OMP_NUM_THREADS is not set"
+            setting = rank["threads"]
+            why = f"OMP_NUM_THREADS={setting}" if setting else "OMP_NUM_THREADS is not set"
             total = len({core for one in facts for core in one["cores"]})
             return Finding(
                 "threads",
                 False,
-                f"{why}: {len(facts)} ranks of {host} start {sum(each)} threads on {total} cores",
+                f"{why}: {len(facts)} ranks of {host} start {sum(needs)} threads on {total} cores",
                 "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK (1 without Slurm), and ask for cores "
                 "with --cpus-per-task.",
                 True,
@@ -215,19 +215,19 @@ def _threads(found: Examination) -> Finding:
 
 
 def _gpus(found: Examination) -> Iterator[Finding]:
-    asked = found.job["gpus_asked"]
+    gpu_request = found.job["gpus_asked"]
     without = [one for one in found.ranks if not one["gpus"]]
-    if len(without) == found.world_size and not asked and not any(
+    if len(without) == found.world_size and not gpu_request and not any(
         one["gpu_devices"] for one in found.ranks
     ):  # fmt: skip
         yield Finding("GPUs", True, "none asked for, none here")
         return
     if without:
-        yield _without_gpu(without[0], asked)
+        yield _without_gpu(without[0], gpu_request)
         return
     used: dict[tuple[str, str], int] = {}
-    for place, one in _places(found):
-        gpu = one["gpus"][place % len(one["gpus"])]
+    for local_rank, one in _places(found):
+        gpu = one["gpus"][local_rank % len(one["gpus"])]
         other = used.setdefault((one["host"], gpu["uuid"]), one["rank"])
         if other != one["rank"]:
             detail = f"ranks {other} and {one['rank']} of {one['host']} use the same {gpu['name']}"
@@ -277,9 +277,9 @@ def _software(found: Examination) -> Finding:
         for one in found.ranks:
             versions.setdefault(str(one[key]), one["rank"])
         if len(versions) > 1:
-            shown = ", ".join(f"{version} on rank {rank}" for version, rank in versions.items())
+            detail = ", ".join(f"{version} on rank {rank}" for version, rank in versions.items())
             mend = "one environment on all nodes: name it with --set environment=..."
-            return Finding("software", False, f"different {what}: {shown}", mend, True)
+            return Finding("software", False, f"different {what}: {detail}", mend, True)
     one = found.ranks[0]
     torch = f", torch {one['torch']}" if one["torch"] else ""
     return Finding(
@@ -299,11 +299,11 @@ def _folder(found: Examination) -> Finding:
 def _all_reduce(found: Examination) -> Finding:
     name, result = "all-reduce", found.all_reduce
     if result is None or "error" in result:
-        said = "not tried" if result is None else str(result["error"])
+        detail = "not tried" if result is None else str(result["error"])
         mend = (
             "NCCL_DEBUG=INFO says more; NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name the network."
         )
-        return Finding(name, False, said, mend, True)
+        return Finding(name, False, detail, mend, True)
     if not result["right"]:
         mend = "the library is broken here: try another version, or another launcher."
         return Finding(name, False, f"wrong sum over {found.transport}", mend, True)
@@ -317,8 +317,8 @@ def _link(link: Facts, machine: Machine | None) -> Finding:
     (short, short_s), (long, long_s) = link["points"][0], link["points"][-1]
     latency, rate = format_time(short_s), long / long_s * 1e-9
     if machine is None:
-        shown = f"{format_bytes(short)} in {latency}, {format_bytes(long)} at {rate:.3g} GB/s"
-        return Finding(name, True, f"{shown}; --site NAME compares with its machine")
+        detail = f"{format_bytes(short)} in {latency}, {format_bytes(long)} at {rate:.3g} GB/s"
+        return Finding(name, True, f"{detail}; --site NAME compares with its machine")
     inside = link["where"] == "inside"
     several = machine.with_(ranks_per_node=max(2, machine.ranks_per_node))
     pair = 0, 1 if inside else several.ranks_per_node
@@ -328,7 +328,7 @@ def _link(link: Facts, machine: Machine | None) -> Finding:
         + nbytes * beta
         for nbytes in (short, long)
     )
-    shown = (
+    detail = (
         f"{format_bytes(short)} in {latency} (machine {machine.name}: {format_time(short_model)}), "
         f"{format_bytes(long)} at {rate:.3g} GB/s ({long / long_model * 1e-9:.3g})"
     )
@@ -341,12 +341,12 @@ def _link(link: Facts, machine: Machine | None) -> Finding:
         if measured > limit * model
     ]
     if not slow:
-        return Finding(name, True, shown, needed=True)
+        return Finding(name, True, detail, needed=True)
     limits = f"{' and '.join(slow)} worse than the machine's by more than {SLOW_MESSAGE:g} or "
     return Finding(
         name,
         False,
-        f"{shown}: {limits}{SLOW_BANDWIDTH:g} times",
+        f"{detail}: {limits}{SLOW_BANDWIDTH:g} times",
         _NODE if inside else _NETWORK,
         True,
     )

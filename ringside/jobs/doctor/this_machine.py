@@ -90,9 +90,9 @@ def examine() -> list[Finding]:
         "Slurm": _slurm,
     }
     findings = []
-    with waiting("trying what works here") as shown:
+    with waiting("trying what works here") as progress:
         for what, probe in probes.items():
-            shown.note(f"trying {what}")
+            progress.note(f"trying {what}")
             findings.append(probe())
     return [*findings, *_course()]
 
@@ -110,9 +110,9 @@ def text(findings: list[Finding]) -> str:
 
 
 def _python() -> Finding:
-    found = f"{platform.python_version()} at {sys.executable}"
+    detail = f"{platform.python_version()} at {sys.executable}"
     return Finding(
-        "Python", sys.version_info >= (3, 11), found, "install Python 3.11 or newer.", True
+        "Python", sys.version_info >= (3, 11), detail, "install Python 3.11 or newer.", True
     )
 
 
@@ -137,15 +137,15 @@ def _ranks() -> Finding:
 
 
 def _jupyter() -> Finding:
-    found, missing = [], []
+    packages, missing = [], []
     for package in ("jupyterlab", "nbgrader", "ipywidgets"):
         try:
-            found.append(f"{package} {version(package)}")
+            packages.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             missing.append(package)
     mend = f"pip install {' '.join(missing)}"
     return Finding(
-        "notebooks", not missing, ", ".join([*found, *(f"no {m}" for m in missing)]), mend
+        "notebooks", not missing, ", ".join([*packages, *(f"no {m}" for m in missing)]), mend
     )
 
 
@@ -181,9 +181,9 @@ def _torch() -> Finding:
     code, output = _try([sys.executable, "-c", _TORCH])
     if code:
         return Finding("torch", False, _last_line(output), INSTALL)
-    found, backends, gpus = (part.strip() for part in output.strip().splitlines()[-1].split("|"))
-    shown = f"{found}; backends {backends}; {gpus or 'no GPU, which this course does not need'}"
-    return Finding("torch", True, shown)
+    release, backends, gpus = (part.strip() for part in output.strip().splitlines()[-1].split("|"))
+    detail = f"{release}; backends {backends}; {gpus or 'no GPU, which this course does not need'}"
+    return Finding("torch", True, detail)
 
 
 def _sandbox() -> Finding:
@@ -191,14 +191,14 @@ def _sandbox() -> Finding:
     if importlib.util.find_spec("autograder") is None:
         return Finding(name, False, "the grader isn't here; only instructors need one")
     code, output = _try([sys.executable, "-c", _SANDBOX])
-    found = _last_line(output)
-    if code == 0 and found.startswith("works: "):
-        return Finding(name, True, found.removeprefix("works: "))
+    answer = _last_line(output)
+    if code == 0 and answer.startswith("works: "):
+        return Finding(name, True, answer.removeprefix("works: "))
     mend = (
         "install bubblewrap and allow user namespaces (Ubuntu: sysctl "
         "kernel.apparmor_restrict_unprivileged_userns=0); only graders need it."
     )
-    return Finding(name, False, found.removeprefix("fails: "), mend)
+    return Finding(name, False, answer.removeprefix("fails: "), mend)
 
 
 def _slurm() -> Finding:
@@ -214,9 +214,9 @@ def _slurm() -> Finding:
             name, False, _last_line(output), "slurmctld doesn't answer: ask the cluster's people."
         )
     _, kinds = _try(["srun", "--mpi=list"])
-    known = [kind for kind in ("pmi2", "pmix") if kind in kinds]
-    shown = "; ".join(output.split("\n")[:4]).strip("; ")
-    return Finding(name, True, f"{shown}; srun --mpi={' or '.join(known) or 'none'}")
+    plugins = [kind for kind in ("pmi2", "pmix") if kind in kinds]
+    partitions = "; ".join(output.split("\n")[:4]).strip("; ")
+    return Finding(name, True, f"{partitions}; srun --mpi={' or '.join(plugins) or 'none'}")
 
 
 def _course() -> list[Finding]:
@@ -228,15 +228,15 @@ def _course() -> list[Finding]:
         if all((kit.ROOT / name).is_dir() for name in ("solutions", "autograder"))
         else None
     )
-    named = os.environ.get("RINGSIDE_COURSE")
-    root = Path(named) if named else course_above() or checkout
+    course_path = os.environ.get("RINGSIDE_COURSE")
+    root = Path(course_path) if course_path else course_above() or checkout
     if root is None:
         return []
-    said = others_read(root, checkout or root)
-    cures = [sentence.partition("`")[2].partition("`")[0] for sentence in said]
-    found = " ".join(sentence.partition(" `")[0] for sentence in said)
-    detail = found or f"{root.resolve()} and its kit are its owner's alone"
-    return [Finding("course", not said, detail, "; ".join(cures))]
+    sentences = others_read(root, checkout or root)
+    cures = [sentence.partition("`")[2].partition("`")[0] for sentence in sentences]
+    summary = " ".join(sentence.partition(" `")[0] for sentence in sentences)
+    detail = summary or f"{root.resolve()} and its kit are its owner's alone"
+    return [Finding("course", not sentences, detail, "; ".join(cures))]
 
 
 def _try(command: list[str], environment: dict[str, str] | None = None) -> tuple[int, str]:

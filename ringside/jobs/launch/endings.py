@@ -178,10 +178,10 @@ def _explain_failure(look: Look, log: str) -> tuple[str, str]:
             )
             who = _ranks(crashed["ranks"])
             return "failed", f"{who} crashed ({what}) below Python, so there is no line to show."
-        if left := _LEFT.search(line):
-            code = left["code"] or left["other"] or left["agent"]
+        if match := _LEFT.search(line):
+            code = match["code"] or match["other"] or match["agent"]
             meaning = (
-                f"{_ranks(left['ranks'])} ended with exit status {code} and left no word; the "
+                f"{_ranks(match['ranks'])} ended with exit status {code} and left no word; the "
                 "lines above may say why."
             )
             return "failed", meaning

@@ -99,8 +99,8 @@ class Job:
     @property
     def container(self) -> Path | None:
         """The image that everything of the job runs in; None: it runs in an environment."""
-        given = str(self.settings["container"])
-        return Path(given).expanduser().resolve() if given else None
+        image = str(self.settings["container"])
+        return Path(image).expanduser().resolve() if image else None
 
     def inside(self, *folders: Path) -> str:
         """The words before `python` or `bash` in the script; empty without a container.
@@ -113,19 +113,19 @@ class Job:
         """
         if self.container is None:
             return ""
-        shown: list[str] = []
+        mounts: list[str] = []
         for folder in sorted(str(folder.resolve()) for folder in folders):
-            if not any(Path(folder).is_relative_to(other) for other in shown):
-                shown.append(folder)
+            if not any(Path(folder).is_relative_to(other) for other in mounts):
+                mounts.append(folder)
             if "," in folder or ":" in folder:
                 raise LaunchError(
                     f"{folder}: in a container (container={self.container}) no folder may have a "
                     "comma or a colon in its name, since Apptainer's --bind divides at them."
                 )
-        words = ["apptainer", "exec", *(["--nv"] if self.gpus_per_node else [])]
-        words += ["--bind", ",".join(shown)]
+        command = ["apptainer", "exec", *(["--nv"] if self.gpus_per_node else [])]
+        command += ["--bind", ",".join(mounts)]
         scratch = '--bind "$RINGSIDE_SCRATCH" ' if self.settings["scratch"] else ""
-        return f"{shlex.join(words)} {scratch}{shlex.quote(str(self.container))} "
+        return f"{shlex.join(command)} {scratch}{shlex.quote(str(self.container))} "
 
     def number(self, name: str) -> int:
         return int(str(self.settings[name]))
@@ -199,14 +199,14 @@ class Job:
 
         A script may train for hours: it has its wall time for it, unless ``deadline_s`` was set.
         """
-        own = self.number("deadline_s")
-        was_set = own != self.site.variables["deadline_s"].value
+        limit_s = self.number("deadline_s")
+        was_set = limit_s != self.site.variables["deadline_s"].value
         if self.local or was_set:
-            return own
+            return limit_s
         time_s = seconds(str(self.settings["time"]))
         # To be heard before Slurm ends the job, and behind the signal that asks for a checkpoint.
         in_time = time_s - min(30, time_s // 6, self.signal_s() // 2 or 30)
-        return in_time if script else min(own, in_time)
+        return in_time if script else min(limit_s, in_time)
 
 
 def _items(settings: Mapping[str, Value], name: str) -> list[str]:
@@ -225,33 +225,33 @@ def seconds(time: str) -> int:
     if match is None:
         raise LaunchError(f"time={time}: hours:minutes:seconds are wanted, such as 00:10:00.")
     days, *parts = (int(part) if part is not None else None for part in match.groups())
-    given = [part for part in parts if part is not None]
+    numbers = [part for part in parts if part is not None]
     if days is not None:
-        hours, minutes, rest = [*given, 0, 0][:3]
+        hours, minutes, rest = [*numbers, 0, 0][:3]
         return ((days * 24 + hours) * 60 + minutes) * 60 + rest
-    if len(given) == 1:
-        return given[0] * 60
-    hours, minutes, rest = given if len(given) == 3 else (0, *given)
+    if len(numbers) == 1:
+        return numbers[0] * 60
+    hours, minutes, rest = numbers if len(numbers) == 3 else (0, *numbers)
     return (hours * 60 + minutes) * 60 + rest
 
 
 def sizes(job: Job) -> list[int]:
     """Numbers of ranks of a sweep: 1, 2, 4, ... and all, those that fill their nodes evenly."""
     powers = [1 << k for k in range(job.world_size.bit_length())]
-    known = sorted({*powers, job.ranks_per_node, job.world_size})
-    even = [size for size in known if size % -(-size // job.ranks_per_node) == 0]
+    candidates = sorted({*powers, job.ranks_per_node, job.world_size})
+    even = [size for size in candidates if size % -(-size // job.ranks_per_node) == 0]
     return [size for size in even if size <= job.world_size]
 
 
 def launcher(job: Job) -> tuple[str, str]:
     """What starts MPI ranks: for all of the job, and what a sweep adds for fewer of them."""
-    words = shlex.split(str(job.settings["launcher"]))
-    if Path(words[0]).name == "srun":  # the number of all ranks is the job's
+    command = shlex.split(str(job.settings["launcher"]))
+    if Path(command[0]).name == "srun":  # the number of all ranks is the job's
         fewer = '--nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node"'
-        return shlex.join([*words, "--kill-on-bad-exit=1"]), fewer
-    if words[0] == "mpiexec" and not job.settings["environment"]:
-        words[0] = mpiexec()  # this environment's; another one's is on the job's PATH
-    return shlex.join(words), '-n "$ranks"'
+        return shlex.join([*command, "--kill-on-bad-exit=1"]), fewer
+    if command[0] == "mpiexec" and not job.settings["environment"]:
+        command[0] = mpiexec()  # this environment's; another one's is on the job's PATH
+    return shlex.join(command), '-n "$ranks"'
 
 
 def run_values(job: Job, *, script: bool) -> dict[str, Any]:
@@ -263,8 +263,8 @@ def run_values(job: Job, *, script: bool) -> dict[str, Any]:
     if start and Path(shlex.split(start)[0]).name != "srun":
         start = f"{start} -n {job.world_size}"
     signal_s = job.signal_s() if script else 0
-    own = {"launcher": start, "checkpoint_signal_s": signal_s}
-    return {**job.values(), **python_here(job), **own}
+    overrides = {"launcher": start, "checkpoint_signal_s": signal_s}
+    return {**job.values(), **python_here(job), **overrides}
 
 
 def sweep_values(job: Job) -> dict[str, Any]:
@@ -283,8 +283,8 @@ def sweep_values(job: Job) -> dict[str, Any]:
 
 def service_values(job: Job, cpus: int, threads: int) -> dict[str, Any]:
     """What templates of one process on one node are filled with: Jupyter, grading."""
-    own = {"tasks_per_node": 1, "cpus_per_task": cpus, "threads_per_rank": threads}
-    return {**job.values(), **python_here(job), **own}
+    overrides = {"tasks_per_node": 1, "cpus_per_task": cpus, "threads_per_rank": threads}
+    return {**job.values(), **python_here(job), **overrides}
 
 
 def mpiexec() -> str:
@@ -293,10 +293,10 @@ def mpiexec() -> str:
     Raises:
         LaunchError: there is none.
     """
-    found = found_mpiexec()
-    if not found:
+    path = found_mpiexec()
+    if not path:
         raise LaunchError("no mpiexec here: `pip install mpich`, or load the cluster's MPI module.")
-    return found
+    return path
 
 
 MADE = "# Written by ringside, which replaces this file the next time."
@@ -308,8 +308,8 @@ def make_room(script: Path, log: Path, say: Callable[[str], None]) -> None:
         return  # an earlier launch's, and so is the log
     for path in (script, log):
         if os.path.lexists(path):
-            kept = output_folder.set_aside(path)
-            say(f"{path} was not written by ringside: it was renamed to {kept.name}.")
+            new_path = output_folder.set_aside(path)
+            say(f"{path} was not written by ringside: it was renamed to {new_path.name}.")
 
 
 def own_environment() -> str:
@@ -323,13 +323,13 @@ def python_here(job: Job) -> dict[str, Any]:
 
     A container brings its own Python and its own kit.
     """
-    asked = str(job.settings["environment"])
+    environment = str(job.settings["environment"])
     exports = list(job.values()["exports"])
     if job.local and not job.container:  # the kit may be only on this process's path
-        own = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-        exports.append(f"PYTHONPATH={os.pathsep.join(dict.fromkeys([str(kit.ROOT), *own]))}")
+        entries = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        exports.append(f"PYTHONPATH={os.pathsep.join(dict.fromkeys([str(kit.ROOT), *entries]))}")
     return {
-        "environment": "" if job.container else asked or own_environment(),
-        "python": "python" if asked or job.container else sys.executable,
+        "environment": "" if job.container else environment or own_environment(),
+        "python": "python" if environment or job.container else sys.executable,
         "exports": exports,
     }

@@ -125,13 +125,13 @@ class Launch:
 
     def arguments(self) -> list[str]:
         """What each rank is given beside its number and its folders: see `real.mpi_main`."""
-        words = [f"{self.path}:{self.target.function}" if self.target.function else str(self.path)]
+        argv = [f"{self.path}:{self.target.function}" if self.target.function else str(self.path)]
         deadline_s = self.job.deadline_s(script=self.target.function is None)
-        words += ["--site", self.site.name, "--deadline-s", str(deadline_s)]
+        argv += ["--site", self.site.name, "--deadline-s", str(deadline_s)]
         if self.target.function:
-            words += ["--dtype", self.dtype]
-            words += [word for n in self.lengths for word in ("--n", str(n))]
-        return [*words, *(["--", *self.words] if self.words else [])]
+            argv += ["--dtype", self.dtype]
+            argv += [word for n in self.lengths for word in ("--n", str(n))]
+        return [*argv, *(["--", *self.words] if self.words else [])]
 
     def script(self) -> str:
         """The job's script: for the site's scheduler, or for bash where there is none."""
@@ -242,8 +242,8 @@ def _follow(awaited: Awaited, say: Callable[[str], None]) -> Outcome:
 
 
 def _how_to_come_back(awaited: Awaited) -> str:
-    own = awaited.out.resolve() != Path.cwd()
-    folder = f" --out {shlex.quote(str(awaited.out))}" if own else ""
+    needs_out = awaited.out.resolve() != Path.cwd()
+    folder = f" --out {shlex.quote(str(awaited.out))}" if needs_out else ""
     return (
         f"`ringside launch --follow {awaited.job_id}{folder}` follows it, "
         f"`squeue -j {awaited.job_id}` shows it, `scancel {awaited.job_id}` ends it."
@@ -267,13 +267,13 @@ def _keep_another_record(launch: Launch, say: Callable[[str], None]) -> None:
         run = None  # none of ours
     if not path.is_file() or run == (launch.path.stem, launch.site.name):
         return
-    kept = [
+    backups = [
         keep(launch.out / name, "launch")
         for name in ("run.json", "run.trace.gz")
         if (launch.out / name).is_file()
     ]
     of = f"of {run[0]}.py at {run[1]}" if run else "not written by ringside"
-    say(f"{path} is {of}: it is kept as {' and '.join(kept)}.")
+    say(f"{path} is {of}: it is kept as {' and '.join(backups)}.")
 
 
 def _refuse_beside_another_job(out: Path) -> None:
@@ -310,14 +310,14 @@ def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None
     if launch.sweep:
         sizes = ", ".join(map(str, jobscript.sizes(launch.job)))
         ranks = f"{sizes} rank{'' if sizes == '1' else 's'} one after the other"
-    each = " each" if launch.sweep else ""
-    say(f"{ranks} on this machine, for at most {deadline_s:g} s{each} (--set deadline_s=...) ...")
+    suffix = " each" if launch.sweep else ""
+    say(f"{ranks} on this machine, for at most {deadline_s:g} s{suffix} (--set deadline_s=...) ...")
     num_runs = len(jobscript.sizes(launch.job)) if launch.sweep else 1
     # The ranks end by themselves at the deadline, and say where.
     limit_s = num_runs * (deadline_s + 20)
-    with waiting(f"{launch.target.file} on {ranks}") as shown:
+    with waiting(f"{launch.target.file} on {ranks}") as progress:
         # On a terminal what they print goes through here, for it shares that with the line.
-        through = subprocess.PIPE if shown.shown else None
+        through = subprocess.PIPE if progress.shown else None
         process = subprocess.Popen(
             ["bash", str(_write_script(launch))],
             stdin=subprocess.DEVNULL,
@@ -329,8 +329,8 @@ def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None
         if through is not None:
             assert process.stdout is not None and process.stderr is not None
             to = (printed or sys.stdout).fileno()
-            copying.append(shown.pass_on(process.stdout, to))
-            copying.append(shown.pass_on(process.stderr, sys.stderr.fileno()))
+            copying.append(progress.pass_on(process.stdout, to))
+            copying.append(progress.pass_on(process.stderr, sys.stderr.fileno()))
         try:
             process.wait(limit_s)
         except subprocess.TimeoutExpired:

@@ -31,7 +31,7 @@ def fitting(path: Path, function: str, words: Sequence[str], dtype: str) -> tupl
     try:
         options = [inputs.parse_options([*words, "--dtype", dtype, "--n", str(n)]) for n in _TRIED]
         first, second = (
-            _nbytes(inputs.arguments_of_rank(path, function, 2, 0, each)) for each in options
+            _nbytes(inputs.arguments_of_rank(path, function, 2, 0, trial)) for trial in options
         )
     except RingsideError:
         return USUAL
@@ -47,13 +47,13 @@ def fitting(path: Path, function: str, words: Sequence[str], dtype: str) -> tupl
 
 def _nbytes(value: Any) -> int:
     """Bytes of the arrays and tensors in a value."""
-    own = getattr(value, "nbytes", None)
-    if own is not None:
-        return int(own)
+    nbytes = getattr(value, "nbytes", None)
+    if nbytes is not None:
+        return int(nbytes)
     if isinstance(value, Mapping):
         return sum(map(_nbytes, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(_nbytes, value))
     if is_dataclass(value):
-        return sum(_nbytes(getattr(value, each.name)) for each in fields(value))
+        return sum(_nbytes(getattr(value, field.name)) for field in fields(value))
     return 0

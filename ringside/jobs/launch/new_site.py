@@ -94,17 +94,17 @@ def write(
         raise SiteError(f"{path} is there already: take another name, or remove it first.")
     if path.stem in sites.names():
         raise SiteError(f"{path.stem} is a site of the kit: take another name.")
-    known = sites.generic_variables()
-    answers = _given(known, changes)
+    variables = sites.generic_variables()
+    answers = _given(variables, changes)
     if ask is not None:
         print("An empty answer takes the value in brackets.", file=sys.stderr)
         if description is None:
             description = ask("description, in a few words [a cluster with Slurm]: ").strip()
-        for variable in known.values():
+        for variable in variables.values():
             if variable.name in ASKED and variable.name not in answers:
                 answers[variable.name] = _answer(variable, ask)
-    text = _toml(path.stem, description or "a cluster with Slurm", known, answers)
-    Site.parse(text.encode(), str(path), known)
+    text = _toml(path.stem, description or "a cluster with Slurm", variables, answers)
+    Site.parse(text.encode(), str(path), variables)
     _write_new(path, text.encode())
     return path
 
@@ -148,9 +148,9 @@ def _toml(
         if value == variable.value:
             continue
         items = f"[{', '.join(_quoted(item) for item in value)}]" if isinstance(value, list) else ""
-        own = items or (str(value) if isinstance(value, int) else _quoted(str(value)))
+        literal = items or (str(value) if isinstance(value, int) else _quoted(str(value)))
         source = f"answered on {today}"
-        lines += ["", f"[variables.{key}]", f"value = {own}", f"source = {_quoted(source)}"]
+        lines += ["", f"[variables.{key}]", f"value = {literal}", f"source = {_quoted(source)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -112,9 +112,9 @@ class Awaited:
         """The outcome of a job."""
         # Where a node is gone, the other ranks fail too; that is not what the student must hear.
         fails_by_itself = ended.end not in ("node failure", "preempted")
-        known = self._of_ranks(ended.meaning) if fails_by_itself or self._written() else None
-        if known is not None:
-            return known
+        outcome = self._of_ranks(ended.meaning) if fails_by_itself or self._written() else None
+        if outcome is not None:
+            return outcome
         if ended.end in ("failed", "out of memory", "timeout") and self._began():
             return Outcome(ended.end, ended.meaning, None, self.job_id)
         ours = ended.end in ("done", "failed", "out of memory", "timeout")
@@ -147,8 +147,8 @@ class Awaited:
         records = of_sizes if self.sizes else {0: record}
         wrong = [
             (size, entry["n"])
-            for size, each in records.items()
-            for entry in each["measurements"]
+            for size, run_record in records.items()
+            for entry in run_record["measurements"]
             if entry["values"] == "wrong"
         ]
         if wrong:
@@ -181,9 +181,9 @@ class Awaited:
         others = sorted(sweep.runs(self.out / "sweep")) if self.sizes else []
         if not others:
             return ""
-        known = ", ".join(map(str, others))
+        size_text = ", ".join(map(str, others))
         ranks = "rank" if others == [1] else "ranks"
-        return f"\n{self.out / 'sweep.csv'} has the times on {known} {ranks}."
+        return f"\n{self.out / 'sweep.csv'} has the times on {size_text} {ranks}."
 
     def _folders(self) -> list[Path]:
         """Where ranks leave word: of a sweep, those of the fewest ranks first."""

@@ -70,16 +70,16 @@ class Variable:
             SiteError: it has another type, is too small, or none of the choices.
         """
         if type(value) is not type(self.value):
-            wanted = {str: "text", int: "a whole number", list: "a list"}[type(self.value)]
-            raise SiteError(f"{self.name} = {value!r}: {wanted} is wanted.")
+            type_name = {str: "text", int: "a whole number", list: "a list"}[type(self.value)]
+            raise SiteError(f"{self.name} = {value!r}: {type_name} is wanted.")
         if isinstance(value, int) and value < self.minimum:
             raise SiteError(f"{self.name}={value}: must be at least {self.minimum}.")
         if self.choices and value not in self.choices:
             raise SiteError(f"{self.name}={value}: must be one of {', '.join(self.choices)}.")
         if isinstance(value, list) and not all(isinstance(item, str) for item in value):
             raise SiteError(f"{self.name} = {value!r}: a list of texts is wanted.")
-        known: Value = value
-        return known
+        result: Value = value
+        return result
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class Site:
         """
         try:
             table = tomllib.loads(data.decode("utf-8"))
-            own = table.get("variables", {})
+            entries = table.get("variables", {})
             variables = {
-                key: variable if key not in own else _changed(variable, own[key])
+                key: variable if key not in entries else _changed(variable, entries[key])
                 for key, variable in known.items()
             }
             scheduler = table["scheduler"]
@@ -128,7 +128,7 @@ class Site:
             raise SiteError(f"{where}: {error}") from None
         if scheduler not in SCHEDULERS:
             raise SiteError(f"{where}: scheduler ({scheduler}) must be slurm or none.")
-        strangers = sorted(set(own) - set(known))
+        strangers = sorted(set(entries) - set(known))
         if strangers:
             raise SiteError(
                 f"{where}: there is no variable {strangers[0]!r}; `ringside site show "
@@ -146,15 +146,15 @@ class Site:
         """
         values = {name: variable.value for name, variable in self.variables.items()}
         for name, variable in self.variables.items():
-            given = environment.get(f"RINGSIDE_{name.upper()}")
-            if given is not None:
-                values[name] = variable.parse(given)
+            env_value = environment.get(f"RINGSIDE_{name.upper()}")
+            if env_value is not None:
+                values[name] = variable.parse(env_value)
         for change in changes:
             name, sign, text = change.partition("=")
             if not sign or name not in self.variables:
-                known = ", ".join(self.variables)
+                all_names = ", ".join(self.variables)
                 raise SiteError(
-                    f"{change!r}: site {self.name} has the variables {known} (NAME=VALUE)."
+                    f"{change!r}: site {self.name} has the variables {all_names} (NAME=VALUE)."
                 )
             values[name] = self.variables[name].parse(text)
         return values

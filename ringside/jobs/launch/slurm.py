@@ -145,8 +145,8 @@ def _why(look: Look) -> str:
     """Why a job waits, where Slurm says it."""
     if look.state != "PENDING" or look.reason in ("", "None"):
         return f" on {look.nodes}" if look.state == "RUNNING" and look.nodes else ""
-    words = refusals.waits(look.reason)
-    return f" ({look.reason})" if words == look.reason else f" ({look.reason}: {words})"
+    meaning = refusals.waits(look.reason)
+    return f" ({look.reason})" if meaning == look.reason else f" ({look.reason}: {meaning})"
 
 
 def never_starts(look: Look) -> tuple[str, str] | None:

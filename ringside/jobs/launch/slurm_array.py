@@ -45,10 +45,10 @@ def numbers(text: str) -> list[int]:
     >>> numbers("7"), numbers("1,4-6%2"), numbers("[0-8:4]")
     ([7], [1, 4, 5, 6], [0, 4, 8])
     """
-    found: list[int] = []
+    tasks: list[int] = []
     for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", text.split("%")[0]):
-        found += range(int(first), int(last or first) + 1, int(step or 1))
-    return found
+        tasks += range(int(first), int(last or first) + 1, int(step or 1))
+    return tasks
 
 
 def looks(job_id: str, job_name: str = "") -> dict[int, Look] | str | None:
@@ -67,13 +67,13 @@ def looks(job_id: str, job_name: str = "") -> dict[int, Look] | str | None:
     if answer.returncode:
         message = answer.stderr.strip()
         return None if "Invalid job id" in message else message or "no word"
-    found: dict[int, Look] = {}
+    by_task: dict[int, Look] = {}
     for line in answer.stdout.splitlines():
         tasks = re.search(r"\bArrayTaskId=(\S+)", line)
         name = re.search(r"\bJobName=(.*?) UserId=", line)
         if tasks and (not job_name or (name and name[1] == job_name)):
-            found |= dict.fromkeys(numbers(tasks[1]), slurm.parsed(line))
-    return found or None
+            by_task |= dict.fromkeys(numbers(tasks[1]), slurm.parsed(line))
+    return by_task or None
 
 
 def goes_on(answer: Mapping[int, Look] | str | None) -> bool:
@@ -90,14 +90,14 @@ def recorded(job_id: str) -> dict[int, Look]:
         answer = slurm.ask(["sacct", "-X", "-n", "-P", "-D", "-j", job_id, "-o", columns])
     except FileNotFoundError:
         return {}
-    found: dict[int, Look] = {}
+    by_task: dict[int, Look] = {}
     for line in answer.stdout.splitlines() if answer.returncode == 0 else []:
         name, state, exit_code, nodes, limit = line.split("|")
         _, _, tasks = name.partition("_")
         state = state.split()[0]  # "CANCELLED by 1000"
         look = Look(state, exit_code=exit_code, nodes=nodes, time_limit=limit)
-        found |= dict.fromkeys(numbers(tasks), look)  # the last start comes last
-    return found
+        by_task |= dict.fromkeys(numbers(tasks), look)  # the last start comes last
+    return by_task
 
 
 def follow(
@@ -125,7 +125,7 @@ def follow(
     """
     array = _Array(job_id, num_tasks, log_of, say)
     silent_since: float | None = None
-    told = False
+    has_warned = False
     while True:
         answer = looks(job_id, job_name)
         now_s = time.monotonic()
@@ -136,13 +136,13 @@ def follow(
                     f"Slurm has not answered for {patience_s / 60:.0f} minutes ({answer}). Job "
                     f"{job_id} may go on: the same command, given again, follows it."
                 )
-            if not told:
+            if not has_warned:
                 say(f"job {job_id}: Slurm doesn't answer ({answer}); still asking.")
-                told = True
+                has_warned = True
         else:
-            if told:
+            if has_warned:
                 say(f"job {job_id}: Slurm answers again.")
-            silent_since, told = None, False
+            silent_since, has_warned = None, False
             array.update(answer or {}, now_s)
             if len(array.ended) == num_tasks:
                 heard(array.seen)

@@ -36,11 +36,11 @@ class SweepError(RingsideError):
 
 def runs(folder: Path) -> dict[int, dict[str, Any]]:
     """The records of a sweep by number of ranks; runs that left none are missing."""
-    found = {}
+    records = {}
     for path in folder.glob("*/run.json"):
         if path.parent.name.isdigit():
-            found[int(path.parent.name)] = json.loads(path.read_text())
-    return dict(sorted(found.items()))
+            records[int(path.parent.name)] = json.loads(path.read_text())
+    return dict(sorted(records.items()))
 
 
 def table(records: Mapping[int, Mapping[str, Any]]) -> list[Row]:
@@ -103,10 +103,10 @@ def draw(rows: Sequence[Row], path: Path) -> bool:
     axes = figure.add_subplot()
     sizes = sorted({row["ranks"] for row in rows})
     for n in dict.fromkeys(row["n"] for row in rows):
-        own = [row for row in rows if row["n"] == n]
+        points = [row for row in rows if row["n"] == n]
         label = f"n = {n:,}" if n is not None else "the script"
         axes.loglog(
-            [row["ranks"] for row in own], [row["time_s"] for row in own], "o-", label=label
+            [row["ranks"] for row in points], [row["time_s"] for row in points], "o-", label=label
         )
     axes.set_xticks(sizes, [str(size) for size in sizes], minor=False)
     axes.set_xticks([], minor=True)
@@ -143,9 +143,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ringside.jobs.launch.sweep")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=Path())
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     try:
-        print(as_text(collect(asked.folder, asked.out)))
+        print(as_text(collect(arguments.folder, arguments.out)))
     except SweepError as error:
         print(f"ringside: {error}", file=sys.stderr)
         return 2

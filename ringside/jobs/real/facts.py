@@ -50,10 +50,10 @@ def is_step(environment: Environment = os.environ) -> bool:
 
 def launched_rank(environment: Environment = os.environ) -> int | None:
     """The number that the launcher gave to this process; None: no launcher started it."""
-    given = _number(environment, *_RANK)
-    if given is None and is_step(environment):
-        given = _number(environment, "SLURM_PROCID")
-    return given
+    rank = _number(environment, *_RANK)
+    if rank is None and is_step(environment):
+        rank = _number(environment, "SLURM_PROCID")
+    return rank
 
 
 def kind(environment: Environment = os.environ) -> str:
@@ -117,26 +117,26 @@ def job(environment: Environment = os.environ, asked: int | None = None) -> dict
 
 def of_rank(rank: int, environment: Environment = os.environ) -> dict[str, Any]:
     """This process's facts."""
-    own = cores()
+    core_ids = cores()
     devices = len([p for p in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", p.name)])
-    given = environment.get("CUDA_VISIBLE_DEVICES")
+    visible_gpus = environment.get("CUDA_VISIBLE_DEVICES")
     facts: dict[str, Any] = {
         "rank": rank,
         "host": socket.gethostname(),
         "local_rank": _number(environment, *_LOCAL),
-        "cores": own,
-        "physical": [physical(core) for core in own],
+        "cores": core_ids,
+        "physical": [physical(core) for core in core_ids],
         "threads": _number(environment, "OMP_NUM_THREADS"),
         "cpus_per_task": _number(environment, "SLURM_CPUS_PER_TASK"),
         "gpus": [],
         "gpu_devices": devices,
-        "cuda_visible": given,
+        "cuda_visible": visible_gpus,
         "torch": None,
         "nccl": None,
         "python": platform.python_version(),
         "kit": VERSION,
     }
-    if devices or given or kind(environment) == "torch":
+    if devices or visible_gpus or kind(environment) == "torch":
         facts |= _of_torch()
     return facts
 
@@ -163,13 +163,13 @@ def _of_torch() -> dict[str, Any]:
     except ImportError:
         return {}
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    found = [torch.cuda.get_device_properties(number) for number in range(count)]
+    devices = [torch.cuda.get_device_properties(number) for number in range(count)]
     nccl: Any = torch.cuda.nccl if count else None
     return {
         "torch": torch.__version__,
         "gpus": [
             {"name": one.name, "uuid": str(getattr(one, "uuid", number))}
-            for number, one in enumerate(found)
+            for number, one in enumerate(devices)
         ],
         "nccl": ".".join(map(str, nccl.version())) if nccl else None,
     }

@@ -127,9 +127,9 @@ def assemble(
     """
     builder = _Builder(len(calls), cut)
     timeline = MeasuredTimeline(len(calls), machine_name)
-    for rank, own in enumerate(calls):
+    for rank, rank_calls in enumerate(calls):
         at_s = 0.0
-        for call in own:
+        for call in rank_calls:
             if call.start_s > at_s:
                 gap_ps = round((call.start_s - at_s) * PS)
                 flops, nbytes, kernels, moved = call.work
@@ -171,25 +171,25 @@ class _Builder:
         kind, *fields = op
         if kind == "isend":
             comm, peer, tag, nbytes, request, mode = fields
-            made = Op(Kind.ISEND, peer, tag, nbytes, comm, request, -1, (mode,), number)
+            new_op = Op(Kind.ISEND, peer, tag, nbytes, comm, request, -1, (mode,), number)
         elif kind == "irecv":
-            comm, peer, tag, nbytes, request, asked = fields[:6]
-            made = Op(Kind.IRECV, peer, tag, nbytes, comm, request, -1, tuple(asked), number)
+            comm, peer, tag, nbytes, request, pattern = fields[:6]
+            new_op = Op(Kind.IRECV, peer, tag, nbytes, comm, request, -1, tuple(pattern), number)
         elif kind == "wait":
             # What was started before the record began is not in it.
-            known = tuple(request for request in fields[0] if request in self.started[rank])
-            if not known:
+            requests = tuple(request for request in fields[0] if request in self.started[rank])
+            if not requests:
                 return
-            made = Op(Kind.WAIT, detail=known, site=number)
-            for request in known:
+            new_op = Op(Kind.WAIT, detail=requests, site=number)
+            for request in requests:
                 self.done_s[rank, request] = call.end_s
         else:
             comm, request, name, root, sequence, members, part = fields
             nbytes = sum(part) if isinstance(part, list | tuple) else part
             detail = (name, sequence, root, tuple(members), part)
-            made = Op(Kind.COLLECTIVE, -1, 0, nbytes, comm, request, -1, detail, number)
-        self.started[rank].add(made.request)
-        self.add(rank, made, call.start_s)
+            new_op = Op(Kind.COLLECTIVE, -1, 0, nbytes, comm, request, -1, detail, number)
+        self.started[rank].add(new_op.request)
+        self.add(rank, new_op, call.start_s)
 
     def finish(self, machine_name: str) -> Trace:
         self._pair()
@@ -216,28 +216,28 @@ class _Builder:
                     # A lower-case receive sees pickled bytes; the sender knows the payload.
                     ops[index] = op._replace(message=number, nbytes=sent.nbytes)
                     number += 1
-        for source, at in sorted(place for places in sends.values() for place in places):
+        for source, at in sorted(entry for queue in sends.values() for entry in queue):
             self.ops[source][at] = self.ops[source][at]._replace(message=number)  # never received
             number += 1
 
     def _complete_collectives(self) -> None:
         """Give every member the sizes of all members' parts, and one name to each collective."""
         parts: dict[tuple[str, tuple[int, ...], int], dict[int, Any]] = defaultdict(dict)
-        places = []
+        positions = []
         for rank, ops in enumerate(self.ops):
             for index, op in enumerate(ops):
                 if op.kind == Kind.COLLECTIVE:
                     _, sequence, _, members, part = op.detail
                     parts[op.comm, members, sequence][members.index(rank)] = part
-                    places.append((rank, index))
-        for rank, index in places:
+                    positions.append((rank, index))
+        for rank, index in positions:
             op = self.ops[rank][index]
             name, sequence, root, members, _ = op.detail
-            found = parts[op.comm, members, sequence]
+            by_member = parts[op.comm, members, sequence]
             self.ops[rank][index] = op._replace(
-                detail=(name, sequence, root, members, _sizes(name, root, len(members), found))
+                detail=(name, sequence, root, members, _sizes(name, root, len(members), by_member))
             )
-            if len(found) < len(members):
+            if len(by_member) < len(members):
                 self.incomplete.add((rank, index))
 
     def _drop_what_others_lack(self) -> None:
@@ -247,7 +247,7 @@ class _Builder:
             for kind in (Kind.ISEND, Kind.IRECV)
         ]
         for rank, ops in enumerate(self.ops):
-            kept, dropped = [], set()
+            timed_ops, dropped = [], set()
             for index, op in enumerate(ops):
                 message = op.kind in (Kind.ISEND, Kind.IRECV)
                 alone = message and not all(op.message in side for side in paired)
@@ -258,9 +258,9 @@ class _Builder:
                     op = op._replace(detail=tuple(n for n in op.detail if n not in dropped))
                     if not op.detail:
                         continue
-                kept.append((op, self.times_s[rank][index]))
-            self.ops[rank] = [op for op, _ in kept]
-            self.times_s[rank] = [time_s for _, time_s in kept]
+                timed_ops.append((op, self.times_s[rank][index]))
+            self.ops[rank] = [op for op, _ in timed_ops]
+            self.times_s[rank] = [time_s for _, time_s in timed_ops]
 
     def messages(self, trace: Trace) -> list[TimedMessage]:
         """Each message from the call that sent it to the end of the call that received it."""

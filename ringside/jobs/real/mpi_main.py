@@ -93,7 +93,7 @@ class MpiRanks(real_run.RealRanks):
 
 def main() -> int:
     """Be a rank; returns the exit status."""
-    asked = real_run.parse(real_run.parser("python -m ringside.jobs.real.mpi_main"))
+    arguments = real_run.parse(real_run.parser("python -m ringside.jobs.real.mpi_main"))
     real_run.begin()
     cluster_facts.before_mpi_is_loaded()
     from mpi4py import MPI
@@ -101,26 +101,26 @@ def main() -> int:
     from ringside.jobs.real.recording_mpi import record
 
     world = MPI.COMM_WORLD
-    if world.size != asked.world_size:
-        return real_run.refuse(asked, world.rank, "size", _wrong_size(asked, world.size))
-    target = Target.parse(asked.target)
+    if world.size != arguments.world_size:
+        return real_run.refuse(arguments, world.rank, "size", _wrong_size(arguments, world.size))
+    target = Target.parse(arguments.target)
     recorder = Recorder(most_calls=None if target.function else real_run.MOST_CALLS)
     recorder.enabled = False
     comm = record(world, recorder)
     ranks = MpiRanks(world, comm, recorder)
     started = time.time()
-    asked.scratch.mkdir(parents=True, exist_ok=True)
+    arguments.scratch.mkdir(parents=True, exist_ok=True)
     world.Barrier()
-    watch = Watch(asked.deadline_s, world.rank, world.size, asked.scratch, recorder)
-    report_start(asked.scratch, world.rank)
+    watch = Watch(arguments.deadline_s, world.rank, world.size, arguments.scratch, recorder)
+    report_start(arguments.scratch, world.rank)
     measurements: list[dict[str, Any]] = []
-    with real_run.reported(asked, ranks):
+    with real_run.reported(arguments, ranks):
         if target.function:
-            measurements = real_run.measure(target, asked, ranks)
+            measurements = real_run.measure(target, arguments, ranks)
         else:
             MPI.COMM_WORLD = comm  # type: ignore[misc]  # what the script's import will find
-            real_run.run_script(target, asked, ranks, recorder)
-    real_run.leave_record(asked, target, ranks, recorder, measurements, started)
+            real_run.run_script(target, arguments, ranks, recorder)
+    real_run.leave_record(arguments, target, ranks, recorder, measurements, started)
     watch.close()
     return 0
 

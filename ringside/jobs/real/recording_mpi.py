@@ -165,8 +165,8 @@ class _Recording:
 
     def _irecv(self, call: CallRecord, source: int, tag: int) -> tuple[int, list[Any]]:
         request = self.recorder.request()
-        asked = self.members[source] if 0 <= source < len(self.members) else -1
-        op = ["irecv", self.path, -1, tag, 0, request, (asked, tag), self.members]
+        world_rank = self.members[source] if 0 <= source < len(self.members) else -1
+        op = ["irecv", self.path, -1, tag, 0, request, (world_rank, tag), self.members]
         call.ops.append(op)
         return request, op
 
@@ -220,10 +220,10 @@ def _send_method(name: str, mode: Mode, blocking: bool) -> Callable[..., Any]:
 
     def method(self: Any, *args: Any, **options: Any) -> Any:
         original = getattr(super(type(self), self), name)
-        given = _bind(names, args, options)
-        dest, tag = given.get("dest", -1), given.get("tag", 0)
+        arguments = _bind(names, args, options)
+        dest, tag = arguments.get("dest", -1), arguments.get("tag", 0)
         with self.recorder.call(f"{name}(dest={dest}, tag={tag})") as call:
-            request = self._isend(call, given.get(names[0]), dest, tag, mode)
+            request = self._isend(call, arguments.get(names[0]), dest, tag, mode)
             result = original(*args, **options)
             if blocking and request >= 0:
                 call.ops.append(["wait", [request]])
@@ -235,17 +235,17 @@ def _send_method(name: str, mode: Mode, blocking: bool) -> Callable[..., Any]:
 def _receive_method(name: str, blocking: bool) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **options: Any) -> Any:
         original = getattr(super(type(self), self), name)
-        given = _bind(_RECEIVE, args, options)
-        source, tag = given.get("source", MPI.ANY_SOURCE), given.get("tag", MPI.ANY_TAG)
+        arguments = _bind(_RECEIVE, args, options)
+        source, tag = arguments.get("source", MPI.ANY_SOURCE), arguments.get("tag", MPI.ANY_TAG)
         text = f"{name}(source={_shown(source)}, tag={_shown(tag)})"
         with self.recorder.call(text) as call:
             request, op = self._irecv(call, source, tag)
             if not blocking:
                 result = original(*args, **options)
                 return RecordingRequest.of(result, self.recorder, request, op)
-            given["status"] = given.get("status") or MPI.Status()
-            result = original(**given)
-            _received(op, given["status"])
+            arguments["status"] = arguments.get("status") or MPI.Status()
+            result = original(**arguments)
+            _received(op, arguments["status"])
             call.ops.append(["wait", [request]])
         return result
 
@@ -262,16 +262,16 @@ def _sendrecv_method(name: str) -> Callable[..., Any]:
 
     def method(self: Any, *args: Any, **options: Any) -> Any:
         original = getattr(super(type(self), self), name)
-        given = _bind(names, args, options)
-        dest, source = given.get("dest", -1), given.get("source", MPI.ANY_SOURCE)
+        arguments = _bind(names, args, options)
+        dest, source = arguments.get("dest", -1), arguments.get("source", MPI.ANY_SOURCE)
         with self.recorder.call(f"{name}(dest={dest}, source={_shown(source)})") as call:
             sent = self._isend(
-                call, given.get(names[0]), dest, given.get("sendtag", 0), Mode.STANDARD
+                call, arguments.get(names[0]), dest, arguments.get("sendtag", 0), Mode.STANDARD
             )
-            received, op = self._irecv(call, source, given.get("recvtag", MPI.ANY_TAG))
-            given["status"] = given.get("status") or MPI.Status()
-            result = original(**given)
-            _received(op, given["status"])
+            received, op = self._irecv(call, source, arguments.get("recvtag", MPI.ANY_TAG))
+            arguments["status"] = arguments.get("status") or MPI.Status()
+            result = original(**arguments)
+            _received(op, arguments["status"])
             call.ops.append(["wait", [number for number in (sent, received) if number >= 0]])
         return result
 
@@ -283,10 +283,10 @@ def _collective_method(
 ) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **options: Any) -> Any:
         original = getattr(super(type(self), self), name)
-        given = _bind(names, args, options)
-        text = f"{name}(root={given.get('root', 0)})" if "root" in names else f"{name}()"
+        arguments = _bind(names, args, options)
+        text = f"{name}(root={arguments.get('root', 0)})" if "root" in names else f"{name}()"
         with self.recorder.call(text) as call:
-            request = self._collective(call, kind, given)
+            request = self._collective(call, kind, arguments)
             result = original(*args, **options)
             if blocking:
                 call.ops.append(["wait", [request]])
@@ -299,12 +299,12 @@ def _derive_method(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **options: Any) -> Any:
         original = getattr(super(type(self), self), name)
         with self.recorder.call(f"{name}()"):
-            made = original(*args, **options)
+            new_comm = original(*args, **options)
         self.num_collectives += 1
-        if made == MPI.COMM_NULL:
-            return made
+        if new_comm == MPI.COMM_NULL:
+            return new_comm
         colour = args[0] if name == "Split" and args else 0
-        return _wrap(made, self.recorder, f"{self.path}/{self.num_collectives}.{colour}")
+        return _wrap(new_comm, self.recorder, f"{self.path}/{self.num_collectives}.{colour}")
 
     return method
 

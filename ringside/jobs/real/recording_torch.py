@@ -91,12 +91,12 @@ class _Started:
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """Write down all calls of process groups until the end, while ``recorder.enabled``."""
-    made = _Recording(recorder)
-    made.begin()
+    hooks = _Recording(recorder)
+    hooks.begin()
     try:
         yield
     finally:
-        made.end()
+        hooks.end()
 
 
 @contextmanager
@@ -138,7 +138,7 @@ class _Recording:
                 calls.impl(name, self._kernel(operator.default, read), _KEY, with_keyset=True)
         wait = torch.ops._c10d_functional.wait_tensor.default
         waits.impl("wait_tensor", self._wait_tensor(wait), _KEY, with_keyset=True)
-        for of, name, made in (
+        for of, name, wrapper in (
             (_Work, "wait", self._wait),
             (_Work, "synchronize", self._wait),
             (_Work, "is_completed", self._is_completed),
@@ -149,7 +149,7 @@ class _Recording:
             for kind in (of, *of.__subclasses__()):
                 if name in vars(kind):
                     self.replaced.append((kind, name, vars(kind)[name]))
-                    setattr(kind, name, made(getattr(kind, name)))
+                    setattr(kind, name, wrapper(getattr(kind, name)))
 
     def end(self) -> None:
         """Take them away again."""
@@ -176,15 +176,15 @@ class _Recording:
                 return operator.redispatch(rest, *args, **kwargs)
             frame = _caller(sys._getframe(1))
             caller = frame.f_code.co_filename if frame is not None else ""
-            given = dict(zip(names, args, strict=False)) | kwargs
-            path, members = self._group(given["process_group"])
-            shown, ops = read(given, members)
+            arguments = dict(zip(names, args, strict=False)) | kwargs
+            path, members = self._group(arguments["process_group"])
+            label, ops = read(arguments, members)
             if caller == _C10D:
-                shown = _called(frame) or shown
-            with self.recorder.call(f"{shown}{peer(ops)}") as call:
+                label = _called(frame) or label
+            with self.recorder.call(f"{label}{peer(ops)}") as call:
                 started = self._write(call, path, members, ops)
                 result = operator.redispatch(rest, *args, **kwargs)
-                self._keep(started, caller, given, result)
+                self._keep(started, caller, arguments, result)
             return result
 
         return kernel

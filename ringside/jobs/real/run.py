@@ -119,28 +119,28 @@ class RealRanks(ABC):
 
 def parser(program: str) -> argparse.ArgumentParser:
     """The arguments of every kind of rank."""
-    made = argparse.ArgumentParser(prog=program)
-    made.add_argument("target")
-    made.add_argument("--world-size", type=int, required=True)
-    made.add_argument("--out", type=Path, default=Path())
-    made.add_argument("--scratch", type=Path, default=Path(".ringside-run"))
-    made.add_argument("--site", default="local")
-    made.add_argument("--deadline-s", type=float, default=120.0)
+    arg_parser = argparse.ArgumentParser(prog=program)
+    arg_parser.add_argument("target")
+    arg_parser.add_argument("--world-size", type=int, required=True)
+    arg_parser.add_argument("--out", type=Path, default=Path())
+    arg_parser.add_argument("--scratch", type=Path, default=Path(".ringside-run"))
+    arg_parser.add_argument("--site", default="local")
+    arg_parser.add_argument("--deadline-s", type=float, default=120.0)
     # torchrun reads --n, wherever it stands, as short for one of its own options.
-    made.add_argument("--length", "--n", dest="n", type=int, action="append", default=[])
-    made.add_argument("--dtype", choices=inputs.DTYPES, default="float64")
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--repetitions", type=int, default=5)
-    return made
+    arg_parser.add_argument("--length", "--n", dest="n", type=int, action="append", default=[])
+    arg_parser.add_argument("--dtype", choices=inputs.DTYPES, default="float64")
+    arg_parser.add_argument("--seed", type=int, default=0)
+    arg_parser.add_argument("--repetitions", type=int, default=5)
+    return arg_parser
 
 
 def parse(made: argparse.ArgumentParser, words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the arguments; those after ``--`` are the program's own."""
-    given = list(sys.argv[1:] if words is None else words)
-    cut = given.index("--") if "--" in given else len(given)
-    asked = made.parse_args(given[:cut])
-    asked.words = given[cut + 1 :]
-    return asked
+    argv = list(sys.argv[1:] if words is None else words)
+    cut = argv.index("--") if "--" in argv else len(argv)
+    arguments = made.parse_args(argv[:cut])
+    arguments.words = argv[cut + 1 :]
+    return arguments
 
 
 def begin() -> None:
@@ -225,13 +225,13 @@ def measure(target: Target, asked: argparse.Namespace, ranks: RealRanks) -> list
         arguments = inputs.arguments_of_rank(
             path, target.function, ranks.world_size, ranks.rank, options
         )
-        wanted = inputs.expected(target.function, ranks.world_size, ranks.rank, options, path)
+        truth = inputs.expected(target.function, ranks.world_size, ranks.rank, options, path)
         given = ranks.given(arguments)
         value = ranks.value(call_with(given)(), given)
-        verdicts = ranks.allgather("not compared" if wanted is None else _verdict(value, wanted))
+        verdicts = ranks.allgather("not compared" if truth is None else _verdict(value, truth))
         checksum = _checksum(ranks.allgather(_digest(value)))
-        own = [ranks.time_s(call_with(ranks.given(arguments))) for _ in range(asked.repetitions)]
-        times_s = [max(of_ranks) for of_ranks in zip(*ranks.allgather(own), strict=True)]
+        runs_s = [ranks.time_s(call_with(ranks.given(arguments))) for _ in range(asked.repetitions)]
+        times_s = [max(of_ranks) for of_ranks in zip(*ranks.allgather(runs_s), strict=True)]
         measurements.append(
             {
                 "n": n,
@@ -293,12 +293,12 @@ def leave_record(
     started: float,
 ) -> None:
     """Bring together what all ranks wrote down, and let rank 0 write the files."""
-    own = [socket.gethostname(), ranks.device, recorder.full]
-    own += [checkpoint.was_told(), checkpoint.leaves_work()]
-    everybody = ranks.gather([*own, recorder.written()])
+    facts = [socket.gethostname(), ranks.device, recorder.full]
+    facts += [checkpoint.was_told(), checkpoint.leaves_work()]
+    everybody = ranks.gather([*facts, recorder.written()])
     if ranks.rank != 0:
         return
-    hosts, devices, full, told, leaves, calls = (
+    hosts, devices, full, stops, leaves, calls = (
         list(part) for part in zip(*everybody, strict=True)
     )
     if any(leaves):
@@ -342,7 +342,7 @@ def leave_record(
         "trace": trace_path.name,
         "trace_sha256": hashlib.sha256(trace_path.read_bytes()).hexdigest(),
         "trace_is_cut": any(full),
-        "asked_to_stop": any(told),
+        "asked_to_stop": any(stops),
         "timeline": picture.name,
     }
     write_atomically(asked.out / "run.json", json.dumps(record, indent=1).encode() + b"\n")

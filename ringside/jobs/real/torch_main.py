@@ -78,41 +78,41 @@ def main() -> int:
     parser = real_run.parser("python -m ringside.jobs.real.torch_main")
     parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of gloo's tensors; default: cpu")
-    asked = real_run.parse(parser)
+    arguments = real_run.parse(parser)
     real_run.begin()
     ending = _Ending()
     atexit.register(ending.end)  # the first that is registered is the last that is called
     rank = int(os.environ.get("RANK", "0"))
-    why_not = _wrong_start(asked)
+    why_not = _wrong_start(arguments)
     if why_not:
-        return real_run.refuse(asked, rank, "size", why_not)
-    kind = "cuda" if asked.backend == "nccl" else asked.device or "cpu"
-    why_not = _no_device(kind, asked.backend)
+        return real_run.refuse(arguments, rank, "size", why_not)
+    kind = "cuda" if arguments.backend == "nccl" else arguments.device or "cpu"
+    why_not = _no_device(kind, arguments.backend)
     if why_not:
-        return real_run.refuse(asked, rank, "asked", why_not)
-    target = Target.parse(asked.target)
+        return real_run.refuse(arguments, rank, "asked", why_not)
+    target = Target.parse(arguments.target)
     device = _device(kind)
     recorder = Recorder(
         clock_of(device), most_calls=None if target.function else real_run.MOST_CALLS
     )
     recorder.enabled = False
-    ranks = TorchRanks(asked.backend, device, recorder)
+    ranks = TorchRanks(arguments.backend, device, recorder)
     started = time.time()
-    asked.scratch.mkdir(parents=True, exist_ok=True)
-    watch = Watch(asked.deadline_s, rank, ranks.world_size, asked.scratch, recorder)
-    report_start(asked.scratch, rank)
+    arguments.scratch.mkdir(parents=True, exist_ok=True)
+    watch = Watch(arguments.deadline_s, rank, ranks.world_size, arguments.scratch, recorder)
+    report_start(arguments.scratch, rank)
     measurements: list[dict[str, Any]] = []
     ending.keep_groups()
     if target.function:
-        why_not = _initialise(asked, device, ranks, recorder)
+        why_not = _initialise(arguments, device, ranks, recorder)
         if why_not:
-            return real_run.refuse(asked, rank, "asked", why_not)
-    with real_run.reported(asked, ranks):
+            return real_run.refuse(arguments, rank, "asked", why_not)
+    with real_run.reported(arguments, ranks):
         if target.function:
-            measurements = real_run.measure(target, asked, ranks)
+            measurements = real_run.measure(target, arguments, ranks)
         else:
-            _run_script(target, asked, ranks, recorder)
-    real_run.leave_record(asked, target, ranks, recorder, measurements, started)
+            _run_script(target, arguments, ranks, recorder)
+    real_run.leave_record(arguments, target, ranks, recorder, measurements, started)
     watch.close()
     _leave_groups()
     ending.done = True

@@ -109,9 +109,9 @@ class TorchRanks(real_run.RealRanks):
     def value(self, result: Any, given: tuple[Any, ...]) -> Any:
         from ringside.pytorch import tensors
 
-        found = tensors.tensors_in(list(given))
-        if result is None and found:
-            result = found[0]
+        buffers = tensors.tensors_in(list(given))
+        if result is None and buffers:
+            result = buffers[0]
         return tensors.to_arrays(_each_tensor(result, "cpu"))
 
     def time_s(self, call: Callable[[], Any]) -> float:

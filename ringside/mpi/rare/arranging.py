@@ -47,9 +47,9 @@ class Arranging(Membership):
             )
         call: Call = ("Create_cart", (("dims", tuple(dims)),))
         inside = 0 if self._rank < count else None
-        made = self._join("split", (inside, self._rank), call)
-        grid = self._made("Cartcomm", made)
-        if made is not None:
+        info = self._join("split", (inside, self._rank), call)
+        grid = self._made("Cartcomm", info)
+        if info is not None:
             grid._dims, grid._periods = dims, periods
         return grid
 
@@ -137,9 +137,9 @@ def _create_graph(comm: Any, index: Any, edges: Any) -> Any:
     totals, targets = _checked_graph(comm, index, edges)
     call: Call = ("Create_graph", (("nodes", len(totals)),))
     inside = 0 if comm._rank < len(totals) else None
-    made = comm._join("split", (inside, comm._rank), call)
-    graph = comm._made("Graphcomm", made)
-    if made is not None:
+    info = comm._join("split", (inside, comm._rank), call)
+    graph = comm._made("Graphcomm", info)
+    if info is not None:
         graph._index, graph._targets = totals, targets
     return graph
 
@@ -173,11 +173,11 @@ def _create_distributed(
             f"{len(targets)} destinations don't fit together"
         )
     weighted = weights is not None and weights is not UNWEIGHTED
-    given = np.array(
+    edges = np.array(
         [np.repeat(origins, counts), targets, _weights(weights, len(targets))], dtype=np.int64
     )
     call: Call = ("Create_dist_graph", (("edges", len(targets)),))
-    data = bytes([weighted]) + given.tobytes()
+    data = bytes([weighted]) + edges.tobytes()
     parts = comm._join("allgather", (data,), call)
     table = np.concatenate([np.frombuffer(part[1:], np.int64).reshape(3, -1) for part in parts], 1)
     incoming, outgoing = table[:, table[1] == comm._rank], table[:, table[0] == comm._rank]
@@ -197,9 +197,9 @@ def _distributed(
 ) -> Any:
     sources, destinations = neighbours
     call: Call = (name, (("sources", len(sources)), ("destinations", len(destinations))))
-    made = comm._made("Distgraphcomm", comm._join("dup", (), call))
-    made._neighbours, made._weights = neighbours, weights
-    return made
+    graph = comm._made("Distgraphcomm", comm._join("dup", (), call))
+    graph._neighbours, graph._weights = neighbours, weights
+    return graph
 
 
 def _ranks(comm: Any, given: Any) -> list[int]:

@@ -97,16 +97,16 @@ def delete_all(owner: Any) -> None:
 
 def _kind(cls: type[Any]) -> type[Any]:
     """Comm for Intracomm, Cartcomm and so on: the class that lists Attributed."""
-    return next(each for each in cls.__mro__ if Attributed in each.__bases__)
+    return next(base for base in cls.__mro__ if Attributed in base.__bases__)
 
 
 def _of_key(cls: type[Any], key: int) -> tuple[type[Any], Copy, Delete]:
-    found = _keys.get(key)
-    if found is None or found[0] is not _kind(cls):
+    entry = _keys.get(key)
+    if entry is None or entry[0] is not _kind(cls):
         raise MPIException(
             ERR_KEYVAL, f"{key} is no key that {cls.__name__}.Create_keyval has returned"
         )
-    return found
+    return entry
 
 
 def _called(function: Callable[..., Any], owner: Any, key: int, value: Any) -> Any:

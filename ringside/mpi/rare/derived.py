@@ -22,11 +22,11 @@ class Derived(TypeLayout):
 
     def Dup(self) -> Self:
         """Return a copy."""
-        made = self._derived(
+        datatype = self._derived(
             [0], [1], 1, lb=self._lb, extent=self._extent, committed=self._committed
         )
-        attributes.copy(self, made)
-        return made
+        attributes.copy(self, datatype)
+        return datatype
 
     Create_dup = Dup
 
@@ -147,7 +147,7 @@ class Derived(TypeLayout):
         high = max((end for _, end in ends), default=0)
         whole = high - low if extent is None else extent
         dense = low == 0 and len(offsets) == whole and bool((offsets == np.arange(whole)).all())
-        made = type(self)._make(
+        datatype = type(self)._make(
             "",
             self.dtype,
             self.basic_size,
@@ -156,5 +156,5 @@ class Derived(TypeLayout):
             lb=low,
             extent=whole,
         )
-        made._committed = committed
-        return made
+        datatype._committed = committed
+        return datatype

@@ -107,9 +107,9 @@ class Distgraphcomm(Topocomm):
 
     def __init__(self, comm: Comm | None = None) -> None:
         super().__init__(comm)
-        given = isinstance(comm, Distgraphcomm)
+        is_graph = isinstance(comm, Distgraphcomm)
         self._neighbours = comm._neighbours if isinstance(comm, Distgraphcomm) else ([], [])
-        self._weights = comm._weights if given and isinstance(comm, Distgraphcomm) else None
+        self._weights = comm._weights if is_graph and isinstance(comm, Distgraphcomm) else None
 
     def Get_topology(self) -> int:
         """Return DIST_GRAPH."""

@@ -179,7 +179,7 @@ class Topocomm(Intracomm):
         self._check_comm()
         call: Call = (name, ())
         sent = [Payload(data.read(), None, data, data.datatype.kind) for data in out]
-        receives = self._post_receives(call, [IntoRegion(place) for place in into])
+        receives = self._post_receives(call, [IntoRegion(target) for target in into])
         sends = self._post_sends(call, sent)
         for receive in receives:
             if isinstance(receive, Receive):
@@ -191,13 +191,13 @@ class Topocomm(Intracomm):
         receives = self._post_receives(call, [IntoObject(None) for _ in range(self.indegree)])
         sends = self._post_sends(call, sent)
         numbers = [n for operation in (*receives, *sends) for n in operation.open()]
-        known = dict.fromkeys(range(self.indegree))
+        objects = dict.fromkeys(range(self.indegree))
         completions = {c.request: c for c in self._link.wait(numbers, "all", call=call)}
-        for place, operation in enumerate(receives):
+        for index, operation in enumerate(receives):
             if operation.number:
                 operation.take(completions[operation.number])
-                known[place] = operation.deliver()
-        return list(known.values())
+                objects[index] = operation.deliver()
+        return list(objects.values())
 
     def _post_receives(self, call: Call, into: Sequence[Destination]) -> list[Operation]:
         receives: list[Operation] = []

@@ -104,19 +104,19 @@ class Cartcomm(Topocomm):
                 key = key * extent + coord
             else:
                 color = color * extent + coord
-        kept = [i for i, keep in enumerate(remain_dims) if keep]
+        axes = [i for i, keep in enumerate(remain_dims) if keep]
         call: Call = ("Sub", (("remain_dims", tuple(bool(keep) for keep in remain_dims)),))
-        made = self._join("split", (color, key), call)
-        dims, periods = [self._dims[i] for i in kept], [self._periods[i] for i in kept]
-        return type(self)._grid(self._link, made, dims, periods)
+        info = self._join("split", (color, key), call)
+        dims, periods = [self._dims[i] for i in axes], [self._periods[i] for i in axes]
+        return type(self)._grid(self._link, info, dims, periods)
 
     def _edges(self) -> tuple[list[Edge], list[Edge]]:
         """In every dimension the neighbour before us and the one behind us."""
         around = [rank for axis in range(self.Get_dim()) for rank in self.Shift(axis, 1)]
         # Message 2i goes backwards in dimension i, 2i + 1 forwards: from the rank before us
         # comes what it has sent forwards.
-        incoming = [(rank, place ^ 1) for place, rank in enumerate(around)]
-        return incoming, [(rank, place) for place, rank in enumerate(around)]
+        incoming = [(rank, number ^ 1) for number, rank in enumerate(around)]
+        return incoming, [(rank, number) for number, rank in enumerate(around)]
 
     @property
     def dim(self) -> int:

@@ -87,7 +87,7 @@ def groups(group: Any, t: int) -> tuple[Any, Any]:
     """The t neighbours that share a model, and the ranks that have the same part of it."""
     p, rank = group.size(), group.rank()
     models = [dist.new_group(list(range(first, first + t))) for first in range(0, p, t)]
-    replicas = [dist.new_group(list(range(place, p, t))) for place in range(t)]
+    replicas = [dist.new_group(list(range(part, p, t))) for part in range(t)]
     return models[rank // t], replicas[rank % t]
 
 

@@ -20,14 +20,14 @@ def stages(sizes: dict[str, int], layers: list[int]) -> list[dict[str, int]]:
 
     The words are held at both ends: the first stage looks them up, the last one scores them.
     """
-    s, wide, words = sizes["sequence"], sizes["width"], sizes["vocabulary"]
+    s, wide, vocabulary = sizes["sequence"], sizes["width"], sizes["vocabulary"]
     of_layer = 24 * s * wide**2 + 4 * s**2 * wide
     held = []
-    for place, number in enumerate(layers):
-        first, last = place == 0, place == len(layers) - 1
+    for stage, number in enumerate(layers):
+        first, last = stage == 0, stage == len(layers) - 1
         parameters = number * (12 * wide**2 + 13 * wide)
-        parameters += first * (words + s) * wide + last * (words + 2) * wide
-        forward = number * of_layer + last * 2 * s * wide * words
+        parameters += first * (vocabulary + s) * wide + last * (vocabulary + 2) * wide
+        forward = number * of_layer + last * 2 * s * wide * vocabulary
         held.append({"layers": number, "parameters": parameters, "forward_flops": forward})
     return held
 
@@ -56,31 +56,31 @@ def step(
     """
     num_stages = len(held)
     replicas = group.size() // num_stages
-    place, replica = divmod(group.rank(), replicas)
-    own = held[place]
+    stage, replica = divmod(group.rank(), replicas)
+    share = held[stage]
     groups = [
         dist.new_group(list(range(s * replicas, (s + 1) * replicas))) for s in range(num_stages)
     ]
-    gradients = torch.empty(own["parameters"], dtype=torch.bfloat16)
-    weights, adam = torch.empty_like(gradients), torch.empty(3, own["parameters"])
-    kept: dict[str, torch.Tensor] = {}
+    gradients = torch.empty(share["parameters"], dtype=torch.bfloat16)
+    weights, adam = torch.empty_like(gradients), torch.empty(3, share["parameters"])
+    activations: dict[str, torch.Tensor] = {}
     shape, sent = (sizes["sequence"], sizes["width"]), []
-    for word in schedules[place].split():
+    for word in schedules[stage].split():
         kind, microbatch = word[0], word[1:]
         way, moved = (1 if kind == "F" else -1), torch.empty(shape, dtype=torch.bfloat16)
-        if 0 <= place - way < num_stages:
-            dist.recv(moved, (place - way) * replicas + replica, tag=int(microbatch))
+        if 0 <= stage - way < num_stages:
+            dist.recv(moved, (stage - way) * replicas + replica, tag=int(microbatch))
         if kind == "F":
-            compute(num_flops=own["forward_flops"], phase=word)
-            kept[microbatch] = torch.empty(own["layers"], *shape, dtype=torch.bfloat16)
+            compute(num_flops=share["forward_flops"], phase=word)
+            activations[microbatch] = torch.empty(share["layers"], *shape, dtype=torch.bfloat16)
         else:  # forward once more, and two products for each of the forward pass
             inside = torch.empty(inside_bytes, dtype=torch.uint8)
-            compute(num_flops=3 * own["forward_flops"], phase=word)
-            del kept[microbatch], inside
-        if 0 <= place + way < num_stages:
-            sent.append(dist.isend(moved, (place + way) * replicas + replica, tag=int(microbatch)))
+            compute(num_flops=3 * share["forward_flops"], phase=word)
+            del activations[microbatch], inside
+        if 0 <= stage + way < num_stages:
+            sent.append(dist.isend(moved, (stage + way) * replicas + replica, tag=int(microbatch)))
     for request in sent:
         assert request is not None
         request.wait()
-    dist.all_reduce(gradients, group=groups[place])
+    dist.all_reduce(gradients, group=groups[stage])
     del weights, adam

@@ -52,8 +52,8 @@ class Shards:
         """A module's parameters by name, as views of the flat weights."""
         sizes = [math.prod(shape) for shape in self.shapes.values()]
         pieces = torch.split(whole[: sum(sizes)], sizes)
-        named = zip(self.shapes.items(), pieces, strict=True)
-        return {name: piece.view(shape) for (name, shape), piece in named}
+        pairs = zip(self.shapes.items(), pieces, strict=True)
+        return {name: piece.view(shape) for (name, shape), piece in pairs}
 
     def update(self) -> None:
         """One step of Adam on this rank's part."""
@@ -70,8 +70,8 @@ def shapes_of(module: nn.Module) -> dict[str, torch.Size]:
 def scores(x: torch.Tensor, outside: dict[str, torch.Tensor], targets: torch.Tensor) -> Any:
     """The last norm and the mean loss, for one sequence at a time."""
     x = F.layer_norm(x, x.shape[-1:], outside["norm.weight"], outside["norm.bias"])
-    words = outside["words.weight"]
-    return torch.stack([gpt.again(gpt.loss, x[i], words, targets[i]) for i in range(len(x))]).mean()
+    table = outside["words.weight"]
+    return torch.stack([gpt.again(gpt.loss, x[i], table, targets[i]) for i in range(len(x))]).mean()
 
 
 def step(group: Any, sizes: dict[str, int], num_sequences: int, prefetch: bool = True) -> int:

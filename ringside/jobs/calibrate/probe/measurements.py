@@ -85,13 +85,13 @@ def pairs(hosts: Sequence[str]) -> dict[str, tuple[int, int]]:
     >>> pairs(["a"])
     {}
     """
-    found: dict[str, tuple[int, int]] = {}
+    rank_pairs: dict[str, tuple[int, int]] = {}
     for second, host in enumerate(hosts):
         if host in hosts[:second]:
-            found.setdefault("inside", (hosts.index(host), second))
+            rank_pairs.setdefault("inside", (hosts.index(host), second))
         if host != hosts[0]:
-            found.setdefault("between", (0, second))
-    return {where: found[where] for where in ("inside", "between") if where in found}
+            rank_pairs.setdefault("between", (0, second))
+    return {where: rank_pairs[where] for where in ("inside", "between") if where in rank_pairs}
 
 
 def link(
@@ -105,18 +105,18 @@ def link(
 ) -> dict[str, Any]:
     """Ping-pong between two ranks, and if asked their eager threshold; the others wait."""
     points: list[list[float]] = []
-    found: int | None = None
+    eager_bytes: int | None = None
     ranks.barrier()
     if ranks.rank in pair:
         points = ping_pong(ranks, pair, sizes, batches)
-        found = eager_threshold(ranks, pair, points) if threshold else None
+        eager_bytes = eager_threshold(ranks, pair, points) if threshold else None
     ranks.barrier()
-    points, found = ranks.gather((points, found))[pair[0]]
+    points, eager_bytes = ranks.gather((points, eager_bytes))[pair[0]]
     return {
         "where": where,
         "ranks": list(pair),
         "points": [list(point) for point in points],
-        "eager_threshold_bytes": found,
+        "eager_threshold_bytes": eager_bytes,
     }
 
 
@@ -152,7 +152,7 @@ def eager_threshold(
 ) -> int | None:
     """The smallest send that waits for its receive; None where none does, or nobody can tell."""
     peer = pair[1] if ranks.rank == pair[0] else pair[0]
-    told = 0 if ranks.rank == pair[0] else -1
+    role = 0 if ranks.rank == pair[0] else -1
     patience_s = {int(nbytes): 5 * seconds for nbytes, seconds in points}
     grid = sorted(patience_s)
 
@@ -161,7 +161,7 @@ def eager_threshold(
         # One success is proof: a send that waits cannot end, a send that doesn't may be slow.
         tries = [ranks.is_eager(nbytes, peer, patience_s[near]) for _ in range(3)]
         answer = None if None in tries else not any(tries)
-        agreed: bool | None = _tell(ranks, answer, peer, told)
+        agreed: bool | None = _tell(ranks, answer, peer, role)
         return agreed
 
     low, high = -1, len(grid)  # of the grid: low does not wait, high does

@@ -36,8 +36,8 @@ class OverMpi:
         }
 
     def gather(self, value: Any) -> list[Any]:
-        found: list[Any] = self.comm.allgather(value)
-        return found
+        values: list[Any] = self.comm.allgather(value)
+        return values
 
     def barrier(self) -> None:
         self.comm.Barrier()
@@ -86,18 +86,18 @@ class OverMpi:
         return seconds / polls
 
     def products(self) -> list[tuple[str, int, Callable[[], object]]]:
-        found: list[tuple[str, int, Callable[[], object]]] = []
+        products: list[tuple[str, int, Callable[[], object]]] = []
         for dtype in ("float32", "float64"):
             a = np.ones((1024, 1024), dtype)
-            found.append((dtype, 1024, partial(np.matmul, a, a, out=np.empty_like(a))))
-        return found
+            products.append((dtype, 1024, partial(np.matmul, a, a, out=np.empty_like(a))))
+        return products
 
     def copies(self) -> list[tuple[int, Callable[[], object]]]:
-        found: list[tuple[int, Callable[[], object]]] = []
+        copies: list[tuple[int, Callable[[], object]]] = []
         for nbytes in (2**20, 2**23, 2**26):
             a = np.ones(nbytes // 8)
-            found.append((2 * nbytes, partial(np.copyto, np.ones_like(a), a)))
-        return found
+            copies.append((2 * nbytes, partial(np.copyto, np.ones_like(a), a)))
+        return copies
 
     def one_element(self) -> tuple[int, Callable[[], object]]:
         x, count = np.zeros(1), 1000

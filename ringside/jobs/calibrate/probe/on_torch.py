@@ -51,9 +51,9 @@ class OverTorch:
         }
 
     def gather(self, value: Any) -> list[Any]:
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, value)
-        return found
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
 
     def barrier(self) -> None:
         dist.barrier()
@@ -92,21 +92,21 @@ class OverTorch:
         return None
 
     def products(self) -> list[tuple[str, int, Callable[[], object]]]:
-        found: list[tuple[str, int, Callable[[], object]]] = []
+        products: list[tuple[str, int, Callable[[], object]]] = []
         for dtype in (torch.float32, torch.bfloat16):
             for n in (2048, 4096, 8192) if self.on_gpu else (1024,):
                 a = torch.ones((n, n), dtype=dtype, device=self.device)
                 out = torch.empty_like(a)
                 name = str(dtype).removeprefix("torch.")
-                found.append((name, n, partial(torch.mm, a, a, out=out)))
-        return found
+                products.append((name, n, partial(torch.mm, a, a, out=out)))
+        return products
 
     def copies(self) -> list[tuple[int, Callable[[], object]]]:
-        found: list[tuple[int, Callable[[], object]]] = []
+        copies: list[tuple[int, Callable[[], object]]] = []
         for nbytes in (2**20, 2**23, 2**26, *((2**30,) if self.on_gpu else ())):
             a = torch.ones(nbytes // 4, device=self.device)
-            found.append((2 * nbytes, partial(torch.empty_like(a).copy_, a)))
-        return found
+            copies.append((2 * nbytes, partial(torch.empty_like(a).copy_, a)))
+        return copies
 
     def one_element(self) -> tuple[int, Callable[[], object]]:
         x, count = torch.zeros(1, device=self.device), 1000
