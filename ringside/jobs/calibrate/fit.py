@@ -88,6 +88,7 @@ def line(points: Points) -> Line:
     both, *_ = np.linalg.lstsq(columns / scale, np.ones(len(samples)), rcond=None)
     for index in (0, 1):  # at a bound, the other one alone
         if both[index] < 0:
+            # sum (c_i x - 1)^2 is least at x = sum c_i / sum c_i^2.
             other = columns[:, 1 - index] / scale[1 - index]
             both[index], both[1 - index] = 0.0, other.sum() / (other @ other)
     alpha, beta = both / scale

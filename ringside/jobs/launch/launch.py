@@ -189,6 +189,7 @@ def run(
     launch.check()
     launch.check_here()
     launch.out.mkdir(parents=True, exist_ok=True)
+    # Before the scratch folder is removed, in which the other job's number stands.
     _refuse_beside_another_job(launch.out)
     if launch.sweep:
         output_folder.begin(launch.sweep_folder, "ringside launch --sweep")
