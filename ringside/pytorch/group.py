@@ -118,6 +118,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def allreduce(self, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce over all members, in place, on every member."""
         (tensor,) = [given] if isinstance(given, torch.Tensor) else given
+        # Before `_listed`, which refuses all but dense tensors.
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.sparse_coo:
             return self._allreduce_sparse(tensor, opts)
         return self._allreduce(_listed(given), opts, "all_reduce")

@@ -243,6 +243,7 @@ def _rates(runs: Sequence[_Run], values: dict[str, Any], sources: dict[str, str]
     rates: dict[str, tuple[float, int]] = {}
     for one in probe["products"]:
         if one["s"] > 0:
+            # n^3 multiplications and as many additions.
             rate = 2 * one["n"] ** 3 / one["s"]
             rates[one["dtype"]] = max(rates.get(one["dtype"], (0.0, 0)), (rate, one["n"]))
     if "float32" in rates:
