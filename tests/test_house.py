@@ -405,5 +405,5 @@ def test_ci_runs_the_readmes_test_command_and_sums_up(
     )
     asked = (tmp_path / "asked").read_text().splitlines()
     assert [line.split()[1] for line in asked] == ["lint", "test", "verify-stale"]
-    assert asked[-1].endswith(" MINUTES=40")
+    assert asked[-1].endswith(" MINUTES=30")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last)
