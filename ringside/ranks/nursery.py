@@ -122,7 +122,7 @@ class Nursery:
         self._sound = False
         self._control.close()
         try:
-            # The closed socket ends its loop, which kills its ranks; on Linux they die with it, too.
+            # The closed socket ends its loop, which kills its ranks; on Linux they die with it.
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
