@@ -36,7 +36,7 @@ class Query:
     op: int
     kind: str  # "wtime" | "test" | "wait" | "probe" | "wildcard"
     requests: tuple[int, ...] = ()
-    how: int = 0
+    how: int = 0  # of requests, as ``wire.How``: 0 all, 1 any one, 2 some
     blocking: bool = False
     key: Any = None  # which poll this is, among the rank's failed ones
     probe: tuple[int, int, int] = (0, -1, -1)  # communicator, source, tag
