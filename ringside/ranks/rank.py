@@ -81,9 +81,10 @@ def serve(
         importlib.import_module("ringside.pytorch.preload")
         importlib.import_module("ringside.pytorch.front").install()
         make = importlib.import_module("ringside.pytorch.calls").make_call
-    # Behind the imports above: a torch.py of the student's would be taken for the library.
-    sys.path.insert(0, folder)
     debugger.install(command["rank"], command.get("debug_rank"))
+    # Behind the imports above: a torch.py of the student's would be taken for the library, or a
+    # code.py of theirs for what pdb imports.
+    sys.path.insert(0, folder)
     if command["confine"]:
         confine(None, strict=command["strict"], rules=rules)
     if rules is not None and rules.abi:
