@@ -101,8 +101,7 @@ class Judge:
         task = self.task_of[number]
         node = self.nodes.get(task, {})
         host = str(node.get("host", ""))
-        # A record says more than the task's end: it was written, whatever ended the task
-        # afterwards.
+        # A record says more than the task's end, which came after it, whatever it was.
         found = record(self.array, number)
         if found is not None and found.get("status") == "graded":
             return NextStep("not again", self._elsewhere(node))

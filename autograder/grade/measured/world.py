@@ -221,8 +221,7 @@ class World:
         Raises:
             Disturbed: something has.
         """
-        # A process that came since then has used time that this sum lacks, so they are counted,
-        # too.
+        # A process that came since then is missing in this sum, so they are counted, too.
         used_ns = sum(_cpu_ns(process) for process in self.processes) - self._clock_ns
         if used_ns > _TOLERATED_NS or len(descendants(self._root)) != len(self.processes):
             raise Disturbed(
@@ -256,8 +255,7 @@ class World:
 
     def _reply(self, rank: int, nonce: int) -> int:
         channel = self._channels[rank]
-        # There is something to read, but a rank may have sent half a reply: that must not hold us
-        # up.
+        # There is something to read, but a rank that sends half a reply must not hold us up.
         channel.settimeout(1.0)
         try:
             data = channel.recv(REPLY.size, socket.MSG_WAITALL)

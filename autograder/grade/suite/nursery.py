@@ -206,12 +206,10 @@ def serve(fd: int, run: str) -> None:
             if request is None:
                 dying_s = 0.0
                 break
-            # Nobody else reaps: so a number in this set is no other process's when it is killed
-            # below.
+            # Nobody else reaps: a number in here is no other process's when it is killed below.
             children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
             try:
-                # Here and not in the suite: it is kept for suites to come, and is forked without
-                # threads.
+                # Here and not in the suite: it serves suites to come, and forks where no thread is.
                 warm_sandbox.start(request["warm"])
                 pid = os.fork()
             except Exception as error:  # no room, no memory: others still run

@@ -256,8 +256,7 @@ class Recorder:
             detail = noted(verdict.detail, [call.result for call in calls])
             test.detail = cut(detail, DETAIL_LIMIT)
             test.reproduce = cut(verdict.reproduce, MESSAGE_LIMIT)
-        # No verdict, but an exception: whose fault it is, is asked in this order (see
-        # `whose_fault`).
+        # No verdict, but an exception: whose fault it is, in this order (`whose_fault`).
         elif target := self._misshapen(item):
             test.message = f"what came back from {target} has not the form that it must have."
             self.record.flags.append(
@@ -327,8 +326,7 @@ class Recorder:
                 f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
             )
         for test in self.record.tests:
-            # Before tests are held to the essential one: a waiver of that one gives them back
-            # (`waived`).
+            # Before tests are held to the essential one: waivers undo that (`waived`).
             test.uncut, test.uncut_message = test.earned, test.message
         if not self.job.about:
             hold_to_the_essential(self.record.tests)
