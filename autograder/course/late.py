@@ -332,7 +332,7 @@ def _charge(book: Any, accounts: Mapping[str, Mapping[str, Late]]) -> None:
 
 
 def penalty(score: float, late: Late | None) -> float:
-    """The points that lateness takes of a score: the one place where they are computed."""
+    """The points that lateness takes of a score; ``marks`` does the same without a gradebook."""
     return round(score * late.percent / 100.0, 4) if late is not None else 0.0
 
 
