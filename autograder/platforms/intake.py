@@ -185,6 +185,7 @@ def _record(
         )
     moments = {u.student: u.received for u in given.uploads if u.received is not None}
     before = receipt.received(course, plan.name)
+    # Where one of the two times is missing, nothing was handed in again.
     again = [
         submission
         for submission in own
