@@ -24,7 +24,7 @@ for each member apart. Whoever is excused from an assignment is never late with 
 
 A due date stands in an assignment's ``assignment.toml``, or in the course's ``course.toml``, which
 goes first; one that a person sets in nbgrader goes before both. nbgrader is told of dates and
-extensions (`tell`), and a line that is removed is taken back from it (`told`).
+extensions (`tell`), and a line that is removed is taken back from it (`applied_tables`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ submission that has no result after an array::
 None of them is the student's zero: inside a task the sandbox bounds what student code may do.
 
 The folder ``build/array/<assignment>/`` holds one folder for each array (`grading_array`), and what
-`state` keeps.
+`array_state` keeps.
 """
 
 from __future__ import annotations

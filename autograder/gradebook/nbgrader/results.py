@@ -236,7 +236,7 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
 
 
 class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
-    """Keeps what was given and why, after all else is in the gradebook; see ``graded``."""
+    """Keeps what was given and why, after all else is in the gradebook; see ``grading_record``."""
 
     def preprocess(
         self, nb: NotebookNode, resources: dict[str, Any]
