@@ -50,6 +50,7 @@ def listen() -> None:
 
 
 def _note(number: int, frame: Any) -> None:
+    # Only noted: the signal may come in the middle of a step, where no state is whole.
     _seen.append(number)
 
 
@@ -131,6 +132,7 @@ def _wait_for_all(group: Any) -> None:
 
     flag = torch.ones(1, dtype=torch.int32, device=_device_of(group))
     dist.all_reduce(flag, group=group)
+    # NCCL's call returns when it is queued; this waits for its end.
     flag.item()
 
 

@@ -76,6 +76,8 @@ def _is_exposed(path: Path) -> bool:
     bits = 0o5 if stat.S_ISDIR(status.st_mode) else 0o4
     if status.st_mode & bits and all(folder.st_mode & 0o1 for folder in above):
         return True
+    # Unix asks one class of bits alone: a member of a folder's group gets the group's bits there,
+    # also where all others have more.
     group = status.st_gid
     return (
         bool(status.st_mode & (bits << 3))
@@ -105,6 +107,7 @@ def shared_machine() -> bool:
     if _asks_elsewhere():
         return True
     return any(
+        # UID_MIN and UID_MAX of Debian's login.defs: accounts of people.
         1000 <= account.pw_uid < 60_000
         and account.pw_uid != os.getuid()
         and Path(account.pw_shell).name not in _NO_PERSON

@@ -72,8 +72,11 @@ class Factors:
 
     def sixty_fourths(self, world_rank: int, phase: str, number: int, count: int) -> bytes:
         """The first ``count`` factors of a pass, in sixty-fourths."""
+        # The phase comes last: it may hold blanks and digits, so that elsewhere two passes could be
+        # spelled alike.
         about = f"{world_rank} {number} {phase}".encode()
         drawn = np.frombuffer(hashlib.shake_128(self._seed + about).digest(count), np.uint8)
+        # 255 * 96 fits 16 bits.
         spread = drawn.astype(np.uint16) * (HIGHEST - LOWEST) >> 8
         return (LOWEST + spread).astype(np.uint8).tobytes()
 
@@ -161,5 +164,7 @@ def scaled(array: Array, sixty_fourths: bytes) -> Array:
         shape[axis] = extent
         whole = whole * vectors[at : at + extent].reshape(shape)
         at += extent
+    # The factors are multiplied first, which is exact for two axes from float32 on: the array is
+    # rounded once.
     product: Array = array * whole
     return product

@@ -23,6 +23,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+        # mkstemp made it 0600. A umask is read by setting it, so another thread may have none
+        # meanwhile.
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)

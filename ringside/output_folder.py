@@ -173,6 +173,7 @@ def replace(fresh: Path, place: Path, *, keep: Path | None = None) -> None:
 
     If that fails, what was there is there again.
     """
+    # Two renames: no call puts a folder in the place of one that holds something.
     old = _free(place, "old")
     try:
         os.rename(place, old)

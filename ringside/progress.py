@@ -64,6 +64,7 @@ class Waiting:
         """Something else is waited for now."""
         with self._lock:
             self._what = what
+        # Outside of the lock, which `_show` takes itself.
         self._show()
 
     def pass_on(self, source: IO[bytes], target: int) -> threading.Thread:
@@ -89,6 +90,7 @@ class Waiting:
         """It has come: leave nothing on the terminal."""
         self._over.set()
         if self._line.shown:
+            # Before the line is cleared: a late tick would write it again.
             self._thread.join()
             if self._showed:
                 self._line.clear()

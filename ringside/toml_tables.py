@@ -73,6 +73,7 @@ def check(
                 )
             raise TableError(f"{setting}: there is no such key; {meant(key, kinds)}")
         kind = kinds[key]
+        # A bool is an int to Python, and no number in a table.
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
             example = f", like {EXAMPLE}" if kind is datetime.datetime else ""
             raise TableError(f"{start}{key} = {_shown(value)}: {_WANTED[kind]} is wanted{example}.")

@@ -140,6 +140,7 @@ class Trace:
         """Write the trace; the file appears whole or not at all."""
         path = Path(path)
         buffer = io.BytesIO()
+        # Without a time and a name inside, equal traces are equal bytes.
         with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed:
             header = {
                 "format": FORMAT,
@@ -175,6 +176,7 @@ class Trace:
                         f"this kit reads {VERSION}."
                     )
                 world_size = header["world_size"]
+                # Not isinstance: JSON's true is an int to Python.
                 if type(world_size) is not int or not 0 <= world_size <= MAX_RANKS:
                     raise TraceError(f"{path}: world_size ({str(world_size)[:40]}) is impossible")
                 trace = cls(
@@ -185,6 +187,7 @@ class Trace:
                 )
                 for number, line in enumerate(lines, start=2):  # noqa: B007 - named in the error below
                     rank, *fields = json.loads(line)
+                    # A negative rank would count from the end of the list.
                     if type(rank) is not int or rank < 0:
                         raise ValueError(f"no rank is {str(rank)[:40]}")
                     trace.ops[rank].append(_op(fields, world_size))

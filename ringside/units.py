@@ -84,6 +84,7 @@ def bytes_in(base: int, nbytes: float) -> str:
     if base == 1024:
         return format_bytes(nbytes)
     value, power = float(nbytes), 0
+    # 999.5 and more would be shown as 1000 of the smaller unit.
     while abs(value) >= 999.5 and power < 4:
         value, power = value / 1000, power + 1
     return f"{three_digits(value)} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
@@ -122,6 +123,7 @@ def round_ticks(longest: float, count: int) -> list[float]:
         return [0.0]
     rough = longest / count
     power = 10.0 ** math.floor(math.log10(rough))
+    # 0.9999 and 1e-9 forgive what rounding does to steps and ends that are meant to be round.
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.9999)
     # Multiples, not sums: adding the step up would carry rounding into the last label.
     return [index * step for index in range(int(longest / step * (1 + 1e-9)) + 1)]

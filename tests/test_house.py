@@ -144,7 +144,7 @@ def test_who_may_import_whom(folder: str, allowed: set[str]) -> None:
 FLOORS = {
     "ringside": [
         *("root", "draw", "timing", "network", "scale", "pytorch mpi", "ranks", "session"),
-        *("checking checkpoint", "jobs", "course", "commands", "__init__", "__main__"),
+        *("checking checkpoint", "jobs course", "commands", "__init__", "__main__"),
     ],
     "autograder": [
         *("root", "course", "sandbox collect", "grade", "publish", "gradebook", "platforms"),
@@ -405,5 +405,5 @@ def test_ci_runs_the_readmes_test_command_and_sums_up(
     )
     asked = (tmp_path / "asked").read_text().splitlines()
     assert [line.split()[1] for line in asked] == ["lint", "test", "verify-stale"]
-    assert asked[-1].endswith(" MINUTES=40")
+    assert asked[-1].endswith(" MINUTES=30")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last)

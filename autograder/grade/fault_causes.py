@@ -27,8 +27,8 @@ def cause_of(error: str) -> str:
     text = _WHERE.sub("", TRIES.sub("", error.strip()))
     raised = _RAISED.findall(text) if "\n" in text else []
     lines = text.splitlines()
-    said = raised[-1] if raised else text if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
-    return _SCRATCH.sub("...", " ".join(said.split()))[:MAX_FAULT]
+    cause = raised[-1] if raised else text if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
+    return _SCRATCH.sub("...", " ".join(cause.split()))[:MAX_FAULT]
 
 
 def by_cause(errors: Mapping[str, str]) -> str:
@@ -38,8 +38,8 @@ def by_cause(errors: Mapping[str, str]) -> str:
     for module, error in errors.items():
         cause = cause_of(error)
         causes.setdefault(cause, []).append(module)
-        if found := TRIES.search(error):
-            tries[cause] = found[0]
+        if match := TRIES.search(error):
+            tries[cause] = match[0]
     return "; ".join(
         f"{', '.join(modules)}: {cause}{tries.get(cause, '')}" for cause, modules in causes.items()
     )

@@ -65,8 +65,8 @@ class Outcome:
     @property
     def who(self) -> str:
         """The student, for a reader: with the name, where that is another one."""
-        named = self.name and self.name != self.student
-        return f"{self.student} ({self.name})" if named else self.student
+        has_name = self.name and self.name != self.student
+        return f"{self.student} ({self.name})" if has_name else self.student
 
     def tests(self, module: str) -> list[TestResult]:
         """The tests of one module, in the suite's order."""

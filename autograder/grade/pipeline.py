@@ -93,8 +93,8 @@ class GradingSession:
             outcome.late_seconds = seconds.get(outcome.student, 0.0)
         plans = [self._jobs_of(outcome) for outcome in outcomes]
         # A plan's later modules take longer: begun first, none of them comes last alone.
-        wanted = {job.key: job for jobs in plans for job in reversed(jobs)}
-        results = self._results(list(wanted.values()), progress)
+        by_key = {job.key: job for jobs in plans for job in reversed(jobs)}
+        results = self._results(list(by_key.values()), progress)
         for outcome, jobs in zip(outcomes, plans, strict=True):
             self._collect(outcome, jobs, results)
         students = [submission.student for submission in submissions]

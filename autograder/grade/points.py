@@ -95,19 +95,19 @@ class Account:
         ...     .sentence
         'modules 93 of 100; extra 12 of up to 20; run 5 of 5; text: to be graded by hand, 5'
         """
-        said = [_sum("modules", self.of_kind("module"))]
-        said += [_sum("extra", self.of_kind("extra"), " up to")] if self.of_kind("extra") else []
+        phrases = [_sum("modules", self.of_kind("module"))]
+        phrases += [_sum("extra", self.of_kind("extra"), " up to")] if self.of_kind("extra") else []
         runs = self.of_kind("run")
         unread = sum(part.of for part in runs if part.waits)
-        said += [_sum("run", runs)] if any(not part.waits for part in runs) else []
-        said += [f"run: to be graded by hand, {unread:g}"] if unread else []
+        phrases += [_sum("run", runs)] if any(not part.waits for part in runs) else []
+        phrases += [f"run: to be graded by hand, {unread:g}"] if unread else []
         texts = self.of_kind("text")
         read = tuple(part for part in texts if part.points is not None)
         name = "text" if len(texts) == 1 else "texts"
-        said += [_sum(name, read)] if read else []
-        left = self.by_hand - unread
-        said += [f"{name}: to be graded by hand, {left:g}"] if left else []
-        return "; ".join(said)
+        phrases += [_sum(name, read)] if read else []
+        rest = self.by_hand - unread
+        phrases += [f"{name}: to be graded by hand, {rest:g}"] if rest else []
+        return "; ".join(phrases)
 
 
 def hand_points(account: Account) -> list[str]:
@@ -121,8 +121,8 @@ def hand_comments(account: Account) -> list[str]:
 
 
 def _sum(name: str, parts: Iterable[Part], up_to: str = "") -> str:
-    given = sum(part.points or 0.0 for part in parts)
-    return f"{name} {round(given, 2):g} of{up_to} {sum(part.of for part in parts):g}"
+    points = sum(part.points or 0.0 for part in parts)
+    return f"{name} {round(points, 2):g} of{up_to} {sum(part.of for part in parts):g}"
 
 
 def where_texts_count(plan: Assignment) -> str:

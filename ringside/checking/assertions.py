@@ -141,6 +141,7 @@ class Case:
         rng = np.random.default_rng(seed)
         shape = (self.world_size, self.n)
         if np.dtype(self.dtype).kind == "i":
+            # Twice the sum of all ranks stays within int64.
             limit = 2**62 // max(1, self.world_size)
             drawn: Array = rng.integers(-limit, limit, size=shape, dtype=np.int64)
         else:
@@ -510,6 +511,7 @@ def differs(
     if expected.dtype.kind != "f":
         return np.asarray(value != expected)
     size = np.abs(expected) if scale is None else scale
+    # Higham: p terms, in any order, err by at most (p - 1) eps / 2 of the scale. Over 4 times that:
     allowed = 2 * (world_size + 1) * np.finfo(expected.dtype).eps * size.astype("float64")
     with np.errstate(all="ignore"):  # a signaling NaN would warn, and a warning may be an error
         difference = np.abs(value.astype("float64") - expected.astype("float64"))
@@ -746,6 +748,7 @@ def assert_makespan(
 
 def message_time_s(result: Result) -> float:
     """The makespan without the collectives that make communicators."""
+    # The library's own collectives would be left out as well: where there are any, all count.
     if not result.comm_calls or result.collectives:
         return result.makespan_s
     ops = [_without_collectives(rank_ops) for rank_ops in result.trace.ops]

@@ -66,6 +66,7 @@ def record(folder: Path) -> Iterator[Record]:
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Read behind the lock: whoever held it before may have added lines.
         digests: dict[str, list[str]] = {}
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             digest, _, file = line.partition("  ")

@@ -340,6 +340,7 @@ def with_texts(path: Path, texts: dict[ModuleCell, str]) -> bytes:
     """A notebook's file with other texts in some of its cells; what was split is one cell again."""
     content = read(path)
     cells = content["cells"]
+    # From the end: taking parts away moves the cells behind them.
     for cell in sorted(texts, key=lambda cell: -cell.index):
         source = f"{cell.first}\n{texts[cell].rstrip()}"
         cells[cell.index]["source"] = source.splitlines(keepends=True)

@@ -319,6 +319,7 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
     error = call.excinfo.value if call.excinfo is not None else None
     if isinstance(ranks, Ranks):
         if isinstance(error, Verdict) and ranks.may_keep_something:
+            # Now: the fixtures that a second run needs end with the test's teardown.
             error = _decided(item, ranks, test.module, error)
         results, ranks.results = ranks.results, []
     if error is None:

@@ -101,6 +101,7 @@ def follow(
     """
     ours, theirs = socket.socketpair()
     with ours:
+        # Closed here once pytest has it: while we hold it, the end of pytest doesn't show at ours.
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pytest", *words, f"--ringside-tell={theirs.fileno()}"],
@@ -179,6 +180,7 @@ class Teller:
         with contextlib.suppress(OSError):
             while os.read(self._descriptor, 1):
                 pass
+        # Only as the leader of its group: in somebody else's it would kill them.
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
 

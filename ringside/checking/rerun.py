@@ -95,6 +95,7 @@ def judge(
         if not both:
             checked()
     except Verdict as verdict:
+        # The sentence is about the first run; what that is compared with is made after it.
         return last[0], verdict
     return last[0], None
 

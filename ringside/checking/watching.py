@@ -50,6 +50,7 @@ def changes(
     folder: Path, poll_s: float = POLL_S, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[frozenset[str]]:
     """Give the names of the files of a folder that changed since this call, each time some did."""
+    # No generator itself: the first look is now, not when the first change is asked for.
     return _changes(folder, _stamps(folder), _digests(folder), poll_s, sleep)
 
 
@@ -185,6 +186,7 @@ def watch(
         from_notebook: write the files from the notebook's cells whenever it is saved.
         changed: gives the names of files that changed (default: `changes`).
     """
+    # Before the first check: what is saved while it runs has changed.
     changed = changed or changes(folder)
     state = _Watch(folder, tuple(modules), timeout_s, test, from_notebook)
     if from_notebook:

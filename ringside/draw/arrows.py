@@ -47,6 +47,7 @@ def _arrow(message: TimedMessage, layout: Layout, unit: tuple[float, str], base:
         f"M{num(x2)} {num(y2)}L{num(bx - half * uy)} {num(by + half * ux)}"
         f"L{num(bx + half * uy)} {num(by - half * ux)}z"
     )
+    # The first path is wide and unseen: a pointer meets it more easily than the thin line.
     return (
         f'<g class="rs-message"><title>{escape(tooltip, quote=False)}</title>'
         f'<path d="{line}" stroke="#000" stroke-opacity="0" stroke-width="7"/>'

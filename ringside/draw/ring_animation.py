@@ -161,6 +161,8 @@ def _duration(slots: int) -> str:
 
 def _seen(start: float, stop: float, slots: int) -> str:
     """Seen from `start` to `stop`, which are parts of a round."""
+    # SMIL: the keyTimes of a discrete animation begin at 0 and may end before 1; of a linear one
+    # they end at 1.
     values, times = ["0", "1", "0"], ["0", f"{start:.4f}", f"{stop:.4f}"]
     if start == 0:
         values, times = values[1:], ["0", f"{stop:.4f}"]

@@ -135,6 +135,7 @@ def rank_rows(
 
 def _blocked_bar(rank: int, since_s: float, call: str, layout: Layout) -> Iterable[str]:
     """An open bar from the rank's last event on: it waits for ever."""
+    # Filled, though unseen: an empty bar shows its hover text on the rim alone.
     x, y = layout.x(since_s), layout.y(rank)
     yield (
         f'<path class="rs-ink-line" d="M{num(layout.edge)} {num(y)}H{num(x + 1)}v{num(layout.bar)}'

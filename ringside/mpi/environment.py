@@ -29,10 +29,10 @@ class _SelfComm(Intracomm):
     def _id(self) -> int:
         if self._number is None:
             world = _state.world
-            made: CommInfo = self._link.collective(
+            info: CommInfo = self._link.collective(
                 world._id, "create_group", ((world._rank,), 0), call=("COMM_SELF", ())
             )
-            self._number = made.id
+            self._number = info.id
         return self._number
 
     @_id.setter

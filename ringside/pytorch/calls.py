@@ -42,6 +42,7 @@ def make_call(
     args = [tensors.from_arrays(item) for item in call["args"]]
     kwargs = {name: tensors.from_arrays(item) for name, item in call["kwargs"].items()}
     inputs = tensors.tensors_in([args, kwargs])
+    # `asked` is the same call read a second time, into other memory: the inputs share none with it.
     before = tensors.tensors_in(tensors.from_arrays([asked["args"], asked["kwargs"]]))
     meter.memory.given(inputs)
     with meter:

@@ -95,6 +95,7 @@ class Meter(_Mode):  # type: ignore[misc]
         if entry is None:
             entry = self._classes[func] = _classify(func)
         kind, flops_of = entry
+        # Asked for free operators too: it notices there that a backward pass has ended.
         phase = self.memory.phase()
         if kind != FREE:
             self._count(kind, flops_of, args, kwargs, result, outputs, phase)

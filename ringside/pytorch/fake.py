@@ -70,6 +70,7 @@ class RecordingLink(Link):
     """A link that writes a rank's calls down, with nobody at its other end."""
 
     def __init__(self, rank: int, world_size: int, folder: str, libraries: Sequence[str]) -> None:
+        # There is no socket: what of Link writes or waits for an answer must be overridden below.
         super().__init__(cast(socket.socket, None), rank, world_size, folder)
         self.libraries = tuple(libraries)
         self._rows: list[list[int]] = []
@@ -269,6 +270,7 @@ class FakeGroup(NetworkGroup):
         """Receive a tensor from a member."""
         work = super().recv(given, source, tag)
         (tensor,) = [given] if isinstance(given, torch.Tensor) else given
+        # torch's receive names no length (-1), and its row is still the last one.
         cast(RecordingLink, self._link).expect(tensor.numel() * tensor.element_size())
         work._parts[0].deliver = None
         return work
@@ -299,6 +301,8 @@ def trace_rank(
         try:
             run_fakes = run(group, mode)
             meter.memory.given(tensors.tensors_in(run_fakes.given))
+            # The mode that is entered last is asked first: the meter sees an operator before the
+            # fake mode does, and a second entry of the fake mode can only be a library's.
             with mode, meter:
                 run_fakes()
         except Exception as error:
@@ -318,6 +322,7 @@ def _in_place_of(around: Link, link: RecordingLink) -> Iterator[None]:
     finally:
         front.group_class = before
         ringside.network.link.set_current(around)
+        # Last: it sets RANK and its kin by the link that is current.
         front.begin(None)
 
 

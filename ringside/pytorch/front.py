@@ -43,6 +43,7 @@ def install() -> None:
     distributed_c10d.rendezvous = _rendezvous
     distributed_c10d.init_process_group = _init_process_group
     distributed_c10d.monitored_barrier = _monitored_barrier
+    # torch.distributed has copied these names when it was imported.
     vars(dist).update(init_process_group=_init_process_group, monitored_barrier=_monitored_barrier)
 
 
@@ -64,6 +65,8 @@ def begin(info: CommInfo | None) -> Any:
     _given[:] = [distributed_c10d._get_default_group()]
     if info.id == link.world.id:
         return _given[0]
+    # torch hands the options to `_create` unread: so the group is of this communicator, not a new
+    # one.
     group, _ = _original_helper(
         len(info.members),
         info.rank,
@@ -74,6 +77,7 @@ def begin(info: CommInfo | None) -> Any:
         backend_options=info,
         timeout=distributed_c10d.default_pg_timeout,
     )
+    # new_group of torch does this after the helper; translating ranks of a group needs it.
     distributed_c10d._world.pg_group_ranks[group] = {
         rank: group_rank for group_rank, rank in enumerate(info.members)
     }
@@ -148,6 +152,7 @@ def _create(options: Any, given: Any) -> NetworkGroup:
     if isinstance(given, CommInfo):
         return group_class(link, given)
     ranks = tuple(options.global_ranks_in_group)
+    # init_process_group names no ranks: they are all, and need no meeting on the network.
     if not ranks:
         return group_class(link, link.world)
     call = ("new_group", (("ranks", list(ranks)),))

@@ -31,6 +31,7 @@ from ringside.pytorch.phantom import joined
 from ringside.pytorch.work import NetworkWork, WorkPart
 
 NAME = "ringside"
+# network/gathering.py has the same text: the network can't import this module, which needs torch.
 BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of a bfloat16
 
 _ENVELOPE = struct.Struct("<BQ")  # dtype and number of elements, in front of a message's payload
@@ -117,6 +118,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def allreduce(self, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce over all members, in place, on every member."""
         (tensor,) = [given] if isinstance(given, torch.Tensor) else given
+        # Before `_listed`, which refuses all but dense tensors.
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.sparse_coo:
             return self._allreduce_sparse(tensor, opts)
         return self._allreduce(_listed(given), opts, "all_reduce")
@@ -280,6 +282,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
             raise ValueError(f"{shown} wants {self.size()} output tensors, got {len(into)}.")
         _fits(into[self.rank()], given.numel(), given, call)
         sizes = tuple(int(tensor.numel()) for tensor in into)
+        # Uneven parts are allowed, but all members must expect the same ones.
         even = sizes[0] if len(set(sizes)) == 1 else sizes
         alike = (("dtype", tensors.dtype_name(given)), ("number of elements", even))
         part = self._join(
@@ -390,6 +393,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         communicated([tensor])
         data = tensors.memory(tensor)
         envelope = _ENVELOPE.pack(tensors.CODE_OF[tensor.dtype], tensor.numel())
+        # Only the elements are claimed, so the envelope isn't counted: the network lets up to
+        # wire.ENVELOPE_BYTES go free.
         number = self._link.isend(
             self._info.id, dest, tag, envelope + data.tobytes(), claimed=len(data), call=call
         )
@@ -447,6 +452,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
             if deliver is not None:
                 deliver(value)
 
+        # In this order: post (which copies), take checksums of `sent`, poison. So `sent` may share
+        # no memory with `received`: callers leave it out of a call in place.
         part = WorkPart(number, finish, sent)
         communicated(sent, received)
         for tensor in received:
@@ -532,6 +539,7 @@ def _tagged(tag: int) -> tuple[tuple[str, int], ...]:
 
 def _calls(name: str) -> bool:
     """Whether torch's blocking call of that name is what led here."""
+    # 0 is this function and 1 the group's method; torch's send calls its isend, through a wrapper.
     for depth in (2, 3, 4):
         code = sys._getframe(depth).f_code
         if code.co_filename.endswith("distributed_c10d.py") and code.co_name == name:

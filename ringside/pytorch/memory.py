@@ -29,6 +29,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+# The order is a precedence: of the kinds that a storage shows, the first one here stays (`_mark`).
 KINDS = ("parameters", "gradients", "optimizer", "communication", "activations")
 _PARAMETERS, _GRADIENTS, _OPTIMIZER, _COMMUNICATION, _ACTIVATIONS = range(len(KINDS))
 
@@ -68,6 +69,7 @@ class Memory:
             register_optimizer_step_pre_hook(self._step_begins),
             register_optimizer_step_post_hook(self._step_ended),
         ]
+        # FSDP2 frees and refills gathered parameters by this method, which is no operator.
         resize = self._resize = torch.UntypedStorage.resize_
 
         def resize_(storage: torch.UntypedStorage, size: int) -> Any:
@@ -155,6 +157,8 @@ class Memory:
         number = storage._cdata
         entry = self._storages.get(number)
         if entry is None:
+            # The number is an address, and may come again: the callback must forget it when its
+            # storage dies.
             reference = weakref.ref(storage, functools.partial(self._released, number))
             entry = self._storages[number] = _Storage(reference, counted)
         if entry.nbytes != storage.nbytes():

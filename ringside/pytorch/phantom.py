@@ -49,6 +49,7 @@ class Phantom(bytearray):
 
 def joined(arrays: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     """Concatenate; phantoms stay without memory."""
+    # A stride of 0 marks what `Phantom.view` gives: other arrays here are contiguous.
     if arrays and all(array.strides == (0,) for array in arrays):
         size = sum(array.size for array in arrays)
         return np.broadcast_to(np.zeros((), arrays[0].dtype), (size,))

@@ -38,6 +38,7 @@ def unpacked(data: Array, like: torch.Tensor) -> torch.Tensor:
 def add_up(tensor: torch.Tensor, gathered: list[Any]) -> None:
     """Put the sum of all members' tensors in the place of ``tensor``."""
     with torch.no_grad():
+        # All members add in the order of ranks, so that their sums are equal to the last bit.
         total = unpacked(gathered[0], tensor)
         for data in gathered[1:]:
             total = total + unpacked(data, tensor)

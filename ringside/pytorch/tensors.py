@@ -33,9 +33,11 @@ _NUMPY = {
     torch.complex64: np.complex64,
     torch.complex128: np.complex128,
 }
+# Without bfloat16: an array of uint16 holds whole numbers.
 _TORCH = {np.dtype(kind): dtype for dtype, kind in _NUMPY.items() if dtype != torch.bfloat16}
 _EIGHT_BITS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 _NAMES = [*_NUMPY, *(getattr(torch, name) for name in _EIGHT_BITS if hasattr(torch, name))]
+# Codes are places in this list. They agree, since one zygote forks all ranks.
 CODE_OF = {dtype: code for code, dtype in enumerate(_NAMES)}
 NAME_OF = [str(dtype).removeprefix("torch.") for dtype in _NAMES]
 
@@ -84,6 +86,7 @@ def memory(tensor: torch.Tensor) -> Any:
         return Phantom(nbytes)
     if not nbytes:
         return np.empty(0, np.uint8)
+    # Not tensor.numpy(): it refuses bfloat16 and what requires a gradient.
     shared: Any = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
     shared.owner = tensor  # lives as long as the array does
     array: Array = np.frombuffer(shared, np.uint8)

@@ -59,6 +59,8 @@ class WorkPart:
 
 
 def _checksum(tensor: torch.Tensor) -> int:
+    # A check against accidents: payloads were fixed when they were posted, so fooling it gains
+    # nothing.
     return zlib.crc32(tensors.memory(tensor).data)
 
 
@@ -70,7 +72,7 @@ class NetworkWork(_Work):  # type: ignore[misc]
         parts: the requests that make up the call.
         call: the call as a verdict shows it.
         results: the tensors that hold the result.
-        waited_at: what ``wait`` is called in a verdict; default: of the call.
+        blocking: the call itself waits, and a verdict names it; else it names the call's ``wait``.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class NetworkWork(_Work):  # type: ignore[misc]
         return True
 
     def _finish(self, completions: Sequence[Completion]) -> None:
+        # Emptied first: a callback of the future may wait for this work once more.
         parts, self._parts = self._parts, []
         for part, completion in zip(parts, completions, strict=True):
             self._source = completion.source
@@ -217,6 +220,8 @@ class _Future(_TorchFuture):  # type: ignore[misc]
         return child
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        # In backward it must not wait: hooks of DDP chain futures there, and no overlap would be
+        # left.
         if not super().done() and not _in_backward():
             self._work.wait()
         if super().done():

@@ -82,4 +82,5 @@ class _Finder(MetaPathFinder):
 
 def install() -> None:
     """Let this process import by code that is known, before it looks for files."""
+    # Behind the finders of built-in and frozen modules, which come before any file.
     sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder())

@@ -137,8 +137,10 @@ def confine(
         return ConfineReport(sys.platform, 0, False, missing)
     missing_here: list[str] = []
     if strict:
+        # Before the rights and the system calls that it needs are given up below.
         missing_here += _take_proc_away(read_only=scratch is None)
     _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    # Landlock and the filter both ask for it, of whoever isn't root.
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities()
     _prctl(_PR_SET_DUMPABLE, 0)
@@ -176,6 +178,7 @@ def file_rules(strict: bool, read: Sequence[Path], scratch: Path | None = None) 
     """
     return landlock.prepare(
         read=_readable(strict, read),
+        # Importing lists it. Its files, such as solutions beside the kit, are not to be read.
         listing=[kit.ROOT],
         write=[_NULL, *([scratch] if scratch else [])],
     )

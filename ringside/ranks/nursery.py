@@ -61,6 +61,7 @@ class Nursery:
         self._num_worlds = 0
         self._control, theirs = socket.socketpair()
         bootstrap = _BOOTSTRAP.format(kit=kit_inside or str(kit.ROOT), fd=theirs.fileno())
+        # -I: no module comes from the working directory or PYTHONPATH.
         argv = [sys.executable, "-I", "-c", bootstrap]
         try:
             self._process = launcher(argv, (theirs.fileno(),), _ENVIRONMENT)
@@ -121,6 +122,7 @@ class Nursery:
         self._sound = False
         self._control.close()
         try:
+            # The closed socket ends its loop, which kills its ranks; on Linux they die with it.
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()

@@ -46,6 +46,7 @@ def prepare() -> None:
     """What all ranks have in common; the zygote does it once, before it forks."""
     ringside.mpi.install()
     bytecode.install()
+    # By number: ``serve`` puts each rank's own pipe there.
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     sys.dont_write_bytecode = True
@@ -80,6 +81,7 @@ def serve(
         importlib.import_module("ringside.pytorch.preload")
         importlib.import_module("ringside.pytorch.front").install()
         make = importlib.import_module("ringside.pytorch.calls").make_call
+    # Behind the imports above: a torch.py of the student's would be taken for the library.
     sys.path.insert(0, folder)
     debugger.install(command["rank"], command.get("debug_rank"))
     if command["confine"]:
@@ -155,6 +157,7 @@ def run_call(
     except TypeError as error:
         return Op.FAILURE, [failure.encode(error, folder, _definition(call, folder, modules))]
     except BaseException as error:
+        # SystemExit too: a rank that leaves without a result has failed.
         return Op.FAILURE, [failure.encode(error, folder)]
     finally:
         for stream in (sys.stdout, sys.stderr):

@@ -221,6 +221,7 @@ def refuse_moving() -> None:
 
 
 def _put_on(packed: bytes) -> None:
+    # Buffers have names here, as an address alone doesn't keep one alive until the call.
     code = ctypes.create_string_buffer(packed, len(packed))
     program = struct.pack("@HP", len(packed) // 8, ctypes.addressof(code))  # struct sock_fprog
     header = ctypes.create_string_buffer(program)
@@ -281,6 +282,7 @@ def _program(
         (_JGT, 0, 1, _NEWEST),
         _error(errno.ENOSYS),
     ]
+    # A block loads its argument over the call's number, so none may fall through to the next.
     for name, block in rules:
         number = _CONDITIONAL[name][column]
         if number is not None:

@@ -64,7 +64,7 @@ class _Echo:
         numbers = struct.unpack(f"<{len(body) // 4}I", body)
         for number in numbers:
             size = self._capacities.pop(number, None)
-            flags = 0 if size is None else 2
+            flags = 0 if size is None else 2  # 2: bytes follow
             parts.append(COMPLETION.pack(number, 1, 0, size or 0, 0, flags, 0, 0, size or 0))
             parts.append(bytes(size or 0))
         answer = b"".join(parts)

@@ -37,6 +37,7 @@ _FDS_PER_RANK = 2
 def main(fd: int) -> None:
     """Serve commands on the socket ``fd`` until it closes."""
     control = socket.socket(fileno=fd)
+    # Ctrl-C reaches it too, and it is still asked where its ranks are, and to end them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who started it has gone
         _serve(control)
@@ -47,6 +48,7 @@ def _serve(control: socket.socket) -> None:
     prepare()
     sys.breakpointhook = pass_by  # who debugs the kit stops in a rank, not in the rehearsal
     rehearse()
+    # After all imports: it looks for memory that they made to be shared.
     harden_zygote()
     gc.collect()
     gc.freeze()  # objects made so far stay in pages that all ranks share
@@ -55,9 +57,11 @@ def _serve(control: socket.socket) -> None:
     try:
         for command, fds in _commands(control):
             if command["do"] == "start":
+                # Ranks come in order: ``locate`` takes a pid's place in the list for its rank.
                 start = _spawn if command["spawn"] else _fork
                 with contextlib.suppress(OSError):  # no process to be had: the rank's socket closes
                     worlds.setdefault(command["world"], []).append(start(control, command, fds))
+                # While we hold them too, the network doesn't see them close when this rank ends.
                 for number in fds:
                     os.close(number)
                 continue
@@ -88,6 +92,7 @@ def _commands(control: socket.socket) -> Iterator[tuple[dict[str, Any], list[int
         data, fds, _, _ = socket.recv_fds(control, _READ_BYTES, 8)
         if not data:
             return
+        # Descriptors may be here before their line is whole: both are taken in order.
         text += data
         held += fds
         while b"\n" in text:
@@ -130,6 +135,7 @@ def _fork(control: socket.socket, command: dict[str, Any], fds: list[int]) -> in
     if pid:
         return pid
     try:
+        # Whoever has this socket can start ranks and end them.
         control.close()
         sock_fd, output_fd = fds
         serve(command, sock_fd, output_fd, rules)
@@ -154,6 +160,7 @@ def _signal(pids: list[int], number: int) -> None:
 
 
 def _kill(pids: list[int]) -> None:
+    # No forked rank was waited for before, so that no number means another process by now.
     _signal(pids, signal.SIGKILL)
     for pid in pids:
         with contextlib.suppress(ChildProcessError):

@@ -46,6 +46,7 @@ def check_conservation(
     _check_collectives(trace, fold)
     _check_requests(trace)
     if serial_flops is not None:
+        # Only the first move leaves any rank in its place: each stands for one rank a move.
         total = sum(num_flops(trace)) * (1 if fold is None else len(fold.moves))
         if total < serial_flops:
             raise DisagreementError(

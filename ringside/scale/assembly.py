@@ -96,6 +96,7 @@ class _Builder:
         counts: dict[Any, int] = {}
         waits = log.waits.tolist()
         work = [self._work(row, log) for row in log.work.tolist()]
+        # Requests and messages have the network's numbers: ``agreement.compare`` asks for them.
         for kind, peer, tag, nbytes, comm, ref, count, site in log.rows.tolist():
             at = site_ids[site]
             if kind == _COMPUTE:
@@ -159,6 +160,7 @@ class _Builder:
         self, rank: int, index: int, path: str, side: Collective, counts: dict[Any, int]
     ) -> None:
         members, key = self._members[path], path
+        # Only its members make a group, so each set of members counts for itself.
         if side.name == MAKES_GROUP:
             members, key = side.members, (path, side.members)  # type: ignore[assignment]
         count = counts.get(key, 0)

@@ -246,7 +246,7 @@ def configs(
     """Every mixture that can run on a number of GPUs, without regard to memory.
 
     Mixtures that can't differ come once: ``zero`` is 0 where there is one replica, and ``order``
-    keeps axes of size 1 where ``AXES`` has them. The fields after ``order`` keep their defaults,
+    has axes of size 1 last. The fields after ``order`` keep their defaults,
     but ``context`` and ``expert``: their sizes are those to be tried.
     """
     for context, expert in itertools.product(contexts, experts):

@@ -215,6 +215,7 @@ def cost(model: Model, config: Config, machine: Machine) -> Cost:
         compute_s += first * 2 * again / machine.memory_bytes_per_s
 
     message = b * model.sequence * model.hidden * WORD_BYTES / c.context
+    # Two in each pass of a layer; ``passes`` counts the backward one twice, for its arithmetic.
     rings = first * 2 * (passes - 1)  # all-reduces of a microbatch
     tensor_s = rings * _ring_s(message, c.tensor, axis_link(c, "tensor", machine), passes=2)
     context_s = first * passes * _context_s(model, c, machine)

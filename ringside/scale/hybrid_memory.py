@@ -59,6 +59,7 @@ def _in_flight(model: Model, config: Config, behind: int) -> float:
     m, p, v = config.num_microbatches(model), config.pipeline, config.interleave
     if v == 1:
         return min(m, behind + 1)
+    # Megatron-LM's warm-up of (v - 1) p + 2 behind, and the one at work.
     return min(m * v, (v - 1) * p + 2 * behind + 1) / v  # pieces of 1 / v of a stage
 
 

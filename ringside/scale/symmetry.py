@@ -135,6 +135,7 @@ def trace_kinds(
             logs[rank] = trace_one(rank)
         return logs[rank]
 
+    # Each of the processes that share finds out for itself; ``from_logs`` compares the answers.
     if alike is None:
         alike = [axis for axis in grid.sizes if _is_alike_along(axis, grid, log_of)]
     grid.check_axes(alike)

@@ -266,6 +266,7 @@ def recorded() -> Iterator[None]:
         yield
         return
     recorder, together = _active[-1]
+    # Only when all are here, so that the clocks of all ranks begin together.
     together()
     recorder.restart()
     recorder.enabled = True

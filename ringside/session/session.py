@@ -353,6 +353,7 @@ class Session:
         if front == "torch":
             need_torch(where.file)
         students_own = self._lent and not self._strict  # nobody else's files
+        # Ranks import a module once: what comes with later calls would not be looked at.
         first = (front, world_size) not in self._worlds
         code = compiled(where.folder, where.file) if students_own and first else {}
         bodies = {}
@@ -459,7 +460,9 @@ class Session:
         except BaseException:  # the reader stopped it: these ranks are in the midst of something
             self._discard(front, world_size)
             raise
+        # Numbers go on: a communicator that a rank has kept must not pass for one of another call.
         world.next_comm = network.next_comm
+        # Behind an error other ranks may still be in the call, and can't take the next one.
         if outcome.error is not None or last:
             self._discard(front, world_size)
         return result_of(
@@ -520,6 +523,7 @@ class Session:
             read, write = os.pipe()
             ours.setblocking(False)
             os.set_blocking(read, False)
+            # Before the start, which may fail: what is listed is closed then.
             world.peers.append(Peer(rank, ours, read))
             command = {
                 "spawn": self._spawn,
@@ -535,6 +539,7 @@ class Session:
             try:
                 self._nursery.start(command, [theirs.fileno(), write])
             finally:
+                # While we hold the rank's ends too, we don't see them close when it ends.
                 theirs.close()
                 os.close(write)
 
@@ -714,6 +719,7 @@ def result_of(
         body = outcome.bodies[rank]
         attested: dict[str, Any] = {}
         value = None
+        # A student's process made the body: what is wrong with it is the rank's failure, not ours.
         if body is not None:
             try:
                 attested, value, nbytes = split_result(body, free_bytes)

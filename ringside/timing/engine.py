@@ -67,8 +67,10 @@ class Engine:
         self.world_size = world_size
         self.threads = [Thread(rank, [], 0, -1, None) for rank in range(world_size)]
         self.messages: dict[Any, Flight] = {}
+        # -1: what takes no time at 0, before the first event, can't overtake any at a port.
         self.now = 0 if fold is None else -1
         self.deadline: float | None = None  # of the monotonic clock, for ``advance``
+        # The five numbers differ for any two events, so that a tie never compares the items.
         self._heap: list[tuple[int, int, int, int, int, Any]] = []
         self._ready: deque[Thread] = deque()
         self._threshold = machine.eager_threshold_bytes
@@ -177,6 +179,7 @@ class Engine:
                 request = requests[op[5]] = TimedRequest(rank, None)
                 if not is_rank:
                     self._bind(op[6], request, clock)
+                # A replayed receive without a message stays open: who waits for it is unfinished.
                 elif op[6] >= 0:
                     self._bind(op[6], request, clock, _from_anybody(op))
                 elif self._live:
@@ -202,11 +205,13 @@ class Engine:
             else:  # a question of a live rank, which stays at this operation until it is answered
                 thread.clock, thread.cursor = clock, cursor
                 query = op[7][0]
+                # Each ``advance`` comes by here again until it is answered.
                 if not query.asked:
                     query.asked = True
                     query.posted = clock
                     self._questions.pend(query, clock)
                 return
+            # What a rank does may change what its polls see, so each may fail at once again.
             if is_rank and kind != _POLL and thread.failed:
                 thread.failed.clear()
             cursor += 1
@@ -224,6 +229,7 @@ class Engine:
         message.source, message.dest, message.nbytes, message.tag = rank, op[1], op[3], op[2]
         message.posted = clock
         is_rank = thread.first_index < 0
+        # The messages of a collective lie between the rank's own before and behind it.
         message.index = (cursor << _MICRO) if is_rank else thread.first_index + cursor
         thread.requests[op[5]] = message.send = TimedRequest(rank, message)
         mode = op[7][0] if op[7] else 0
@@ -246,6 +252,7 @@ class Engine:
 
     def _wait(self, thread: Thread, cursor: int, numbers: tuple[int, ...], clock: int) -> int:
         """Wait for requests; returns when all are complete, -1 if that isn't known yet."""
+        # Taken out, so that a second wait is a LookupError: to ``replay``, an error of the trace.
         waited = tuple(map(thread.requests.pop, numbers))
         until, pending = clock, 0
         for request in waited:
@@ -336,6 +343,7 @@ class Engine:
 
     def _complete(self, request: TimedRequest, time: int) -> None:
         request.done = time
+        # What this sets off at the same instant may come before or after others: see ``fold.py``.
         if self._folded is not None and time == self.now:
             self._folded.chained = time
         thread = request.waiter
@@ -360,7 +368,7 @@ def _from_anybody(op: Op) -> bool:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Run without the garbage collector: many small objects are made here, and no cycles."""
+    """Run without the garbage collector: many small objects are made, and all cycles kept."""
     collecting = gc.isenabled()
     gc.disable()
     try:

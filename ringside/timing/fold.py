@@ -58,6 +58,7 @@ class Fold:
         self.moves = moves
         self.axes = tuple(axes)
         self.world_size = moves.shape[1]
+        # Moves are a group: all ranks of an orbit have the same lowest one.
         self.stand_in: list[int] = moves.min(axis=0).tolist()
         self._homes: dict[int, list[int]] = {}
         self._ordered: dict[tuple[int, int], bool] = {}
@@ -83,6 +84,7 @@ class Fold:
         key = comm, rank
         path = self._comms.get(key)
         if path is None:
+            # The path as ``scale.assembly`` writes it: world/2g0-1-3.
             home, (count, members) = self.home(rank), comm.rsplit("g", 1)
             moved = sorted(home[int(member)] for member in members.split("-"))
             path = self._comms[key] = f"{count}g{'-'.join(map(str, moved))}"
@@ -163,6 +165,8 @@ class Fold:
         """Compare a collective with its moved ones, unless the like were ``compared`` before."""
         p = len(members)
         moved = self.moves[:, np.array(members)]
+        # Members that are moved ascend (``check_ascending``): sorted, they are the other group in
+        # its order.
         ways = np.argsort(np.argsort(moved, axis=1), axis=1)
         if len(np.unique(ways, axis=0)) == 1:  # all moves leave the members in their order
             return

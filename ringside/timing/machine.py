@@ -126,6 +126,7 @@ class Machine:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # First: comparing a text below would be a TypeError that names no field.
         self._check_types()
         for name in _LINKS:
             value = getattr(self, name)
@@ -161,6 +162,7 @@ class Machine:
 
     def _check_types(self) -> None:
         rates = self.rates if isinstance(self.rates, Mapping) else {}
+        # Types are texts here because annotations are imported from __future__.
         fields = [f.name for f in dataclasses.fields(self) if f.type.startswith(("float", "int"))]
         whole = ("ranks_per_node", "gpus_per_nic")
         checks: list[tuple[str, Any, Any, str]] = [

@@ -52,6 +52,7 @@ class Ports:
             message.held_at_source = self._last.get(port)
         else:
             start = now
+        # In whole numbers: of 1e-18 s, rounded to the nearest picosecond.
         end = self._free[port] = start + (message.nbytes * beta + 500_000) // 1_000_000
         self._last[port] = message
         message.started = start
@@ -83,6 +84,7 @@ class Ports:
             round(round(alpha_s * PS) * factor)
             for alpha_s in (link.alpha_s, machine.eager_latency_s(source, dest))
         )
+        # Kinds of port share no number; NICs have negative ones, which ``FoldedPorts`` goes by.
         if source == dest:
             ports = (4 * size * size + source, 4 * size * size + size + source)
         elif machine.ports == "peer":

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ringside.timing.engine_state import Flight, Thread
 from ringside.trace import Kind, Op
 
+# In a row, with no other answer between: after them ranks that only poll are a deadlock.
 MAX_RELEASED_POLLS = 50
 ANY_TAG = -1
 QUESTION = 3  # phase of the engine's heap
@@ -35,7 +36,7 @@ class Query:
     op: int
     kind: str  # "wtime" | "test" | "wait" | "probe" | "wildcard"
     requests: tuple[int, ...] = ()
-    how: int = 0
+    how: int = 0  # of requests, as ``wire.How``: 0 all, 1 any one, 2 some
     blocking: bool = False
     key: Any = None  # which poll this is, among the rank's failed ones
     probe: tuple[int, int, int] = (0, -1, -1)  # communicator, source, tag
@@ -190,6 +191,7 @@ class Questions:
         blocking = query.blocking or query.kind == "wildcard"
         if not blocking:
             thread = self._threads[query.rank]
+            # Something has happened at the rank: the poll fails, and its clock jumps to here.
             if query.withheld:
                 return self._fail(query, now, now)
             if query.key not in thread.failed:
@@ -208,6 +210,7 @@ class Questions:
     def _fail(self, query: Query, time: int, now: int) -> Answer:
         thread = self._threads[query.rank]
         thread.failed.add(query.key)
+        # The list is the run's record too: a replay has the poll's time and asks nothing.
         elapsed = time - thread.clock
         thread.ops[query.op] = Op(Kind.POLL, detail=(elapsed,), site=thread.ops[query.op].site)
         return self._close(query, None, now)

@@ -87,6 +87,7 @@ def _layout(ranks_per_node: int, gpus_per_nic: int, members: tuple[int, ...]) ->
             in_turn = [*nics.values()][first:] + [*nics.values()][:first]
             ring += [member for sharing in in_turn for member in sharing]
         rings.append(tuple(ring))
+    # A member with a NIC of its own leaves the node in one of the rings; else perhaps in none.
     leaves = all(len(nics) == num_rings == sum(map(len, nics.values())) for nics in nodes.values())
     return Layout(tuple(rings), len(nodes), num_rings - leaves)
 

@@ -78,6 +78,7 @@ def _replay_kinds(kinds: Kinds, machine: Machine, latency_seed: int | None) -> T
     if extents:
         most = kinds.fold(tuple(extents))
         trace = kinds.folded(most)
+    # First each axis alone: one that is refused is in none of the ways that are tried below.
     for axis in extents:
         try:
             kinds.fold((axis,)).check(trace, machine)
@@ -111,6 +112,7 @@ def _replayed(
     try:
         timeline = time_trace(trace, machine, latency_seed=latency_seed, fold=fold)
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        # A trace may be anybody's file: what the engine stumbles over is the trace's fault.
         raise TraceError(
             f"the trace contradicts itself ({type(error).__name__}: {error})."
         ) from error

@@ -144,6 +144,7 @@ def makespan_s(folder: str | Path) -> float:
     if shutil.which("smpirun") is None:
         raise SimgridError(f"SimGrid is not installed: apt-get install {DEBIAN_PACKAGE}.")
     command = (folder / "command").read_text(encoding="utf-8").split()
+    # No shell runs it: the options are put where ``$(cat flags)`` is.
     at = command.index("$(cat")
     options = (folder / "flags").read_text(encoding="utf-8").split()
     # %.17r is the simulated clock; the replay itself prints it to a microsecond only.
@@ -191,6 +192,7 @@ class _Cast:
             free: list[int] = []
             for index, op in enumerate(ops):
                 if op.kind == Kind.WAIT:
+                    # Its collective is over, so the player can be the next one's.
                     free += [cast.beside[rank, r] for r in op.detail if (rank, r) in cast.beside]
                 if op.kind != Kind.COLLECTIVE:
                     continue
@@ -455,6 +457,7 @@ def _path(machine: Machine, source: int, dest: int) -> _Links:
 def _link(name: str, link: LinkModel, scale: int) -> str:
     bandwidth = scale / link.beta_s_per_byte if link.beta_s_per_byte else _NO_LIMIT
     latency = max(0.0, link.alpha_s - _ENVELOPE / bandwidth)
+    # A FATPIPE is not divided among the messages that cross it.
     policy = "SHARED" if link.beta_s_per_byte else "FATPIPE"
     return (
         f'  <link id="{name}" bandwidth="{bandwidth!r}Bps" latency="{latency!r}s" '

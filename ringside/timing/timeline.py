@@ -56,6 +56,7 @@ class Timeline:
         for span in thread.spans:
             op = ops[span.op]
             label, site, phase, item = self._describe(op.site)
+            # A run that was cut off leaves waits without an end: they last until its last rank's.
             end = span.end if span.end >= 0 else max(self.makespan_ps, span.start)
             if op.kind == Kind.COMPUTE:
                 result.append(
@@ -94,6 +95,7 @@ class Timeline:
             )
             for m in self._engine.messages.values()
             if m.done >= 0
+            # 20: the engine's ``_MICRO``, above which an index is the operation's.
             for _, site, _, item in [sites.get((m.source, m.index >> 20), ("", "", "", ""))]
         ]  # fmt: skip
         fold = self._engine.fold

@@ -90,14 +90,16 @@ class ArrayState:
             folder = self.folder / str(state["folder"])
             content = json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
             students = {path: student for student, path in state["students"].items()}
-            left = [Submission(students[path], Path(path)) for path in content["submissions"]]
+            submissions = [
+                Submission(students[path], Path(path)) for path in content["submissions"]
+            ]
             tries = {str(student): int(count) for student, count in state["tries"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         job_id = job_id or _find(name)
         if not job_id or not slurm_array.goes_on(slurm_array.looks(job_id, name)):
             return None
-        return EarlierArray(name, job_id, folder, content["tasks"], left, tries)
+        return EarlierArray(name, job_id, folder, content["tasks"], submissions, tries)
 
 
 def _find(job_name: str) -> str:
@@ -106,5 +108,5 @@ def _find(job_name: str) -> str:
         answer = slurm.ask(["squeue", "-h", "--name", job_name, "-o", "%F"])
     except FileNotFoundError:
         return ""
-    found = answer.stdout.split()
-    return found[0] if found else ""
+    job_ids = answer.stdout.split()
+    return job_ids[0] if job_ids else ""

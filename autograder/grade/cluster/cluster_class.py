@@ -89,7 +89,9 @@ class ClusterClass:
         self._had_memory = ""  # each core of a task that ran out of it, where Slurm chose it
         self._more = True  # whether the site lets a second try have more time and memory
         self._asks_more = False  # whether the array at hand asks for it
-        self._keys = {each.student: self.session.keys(each) for each in self.submissions}
+        self._keys = {
+            submission.student: self.session.keys(submission) for submission in self.submissions
+        }
 
     def run(self) -> dict[str, str]:
         """Grade on the cluster what has no result; return who still has none, and why.
@@ -107,9 +109,9 @@ class ClusterClass:
             self._rounds()
             self._state.forget()
         return {
-            each.student: self._reason(each.student)
-            for each in self.submissions
-            if self.missing(each.student)
+            submission.student: self._reason(submission.student)
+            for submission in self.submissions
+            if self.missing(submission.student)
         }
 
     def missing(self, student: str) -> list[str]:
@@ -119,14 +121,14 @@ class ClusterClass:
     # -- rounds ------------------------------------------------------------------------------------
 
     def _rounds(self) -> None:
-        left = self._to_submit()
-        if not left:
+        unfinished = self._to_submit()
+        if not unfinished:
             self.say("Nothing is submitted: every result is there.")
         for number in range(MOST_ROUNDS):
-            if not left:
+            if not unfinished:
                 return
             try:
-                array, job_id = self._submit(self._array(left, number))
+                array, job_id = self._submit(self._array(unfinished, number))
             except SlurmError as refused:
                 self._state.forget()
                 if self._asks_more:
@@ -134,37 +136,37 @@ class ClusterClass:
                     continue
                 if not self.reasons:
                     raise
-                for each in left:
-                    self._give_up(each.student, str(refused))
+                for submission in unfinished:
+                    self._give_up(submission.student, str(refused))
                 return
-            self._wait(array, job_id, left)
-            left = self._to_submit()
+            self._wait(array, job_id, unfinished)
+            unfinished = self._to_submit()
             if self.site.scheduler == "none":
                 return
-        for each in left:
-            if each.student not in self.reasons:
-                self.reasons[each.student] = "the cluster lost it again and again."
+        for submission in unfinished:
+            if submission.student not in self.reasons:
+                self.reasons[submission.student] = "the cluster lost it again and again."
 
     def _to_submit(self) -> list[Submission]:
         """Who has no result yet; equal modules are graded once, so one of equal ones is enough."""
-        found, covered = [], {key for student in self._given_up for key in self.missing(student)}
-        for each in self.submissions:
-            missing = self.missing(each.student)
-            if each.student not in self._given_up and not covered.issuperset(missing):
+        handins, covered = [], {key for student in self._given_up for key in self.missing(student)}
+        for submission in self.submissions:
+            missing = self.missing(submission.student)
+            if submission.student not in self._given_up and not covered.issuperset(missing):
                 covered |= set(missing)
-                found.append(each)
-        return found
+                handins.append(submission)
+        return handins
 
     def _array(self, left: Sequence[Submission], number: int) -> GradingArray:
         settings, most = dict(self.settings), 1
         directives: list[str] = []
         if self.site.scheduler != "none":
             most = most_tasks()
-        each = submissions_per_task(len(left), settings, most)
+        per_task = submissions_per_task(len(left), settings, most)
         careful = any(submission.student in self._tries for submission in left)
         self._asks_more = careful and self._more and self.site.scheduler != "none"
         if careful:  # some had a task that ended by a fault: each is alone in its task
-            each = -(-len(left) // most)
+            per_task = -(-len(left) // most)
         if self._asks_more:
             settings["memory_per_cpu"] = settings["memory_per_cpu"] or self._had_memory
             settings |= cluster_ends.doubled(settings)
@@ -178,7 +180,7 @@ class ClusterClass:
             Path.cwd(),
             self._new_folder(number),
             self.session.trusted,
-            tasks=in_tasks(len(left), each),
+            tasks=in_tasks(len(left), per_task),
             job_name=f"grade-{self.assignment}-{secrets.token_hex(3)}",
             directives=directives,
         )
@@ -301,22 +303,22 @@ class ClusterClass:
             self.site,
             self.settings,
             self.assignment,
-            [each.path for each in earlier.submissions],
+            [handin.path for handin in earlier.submissions],
             Path.cwd(),
             earlier.folder,
             self.session.trusted,
             tasks=earlier.tasks,
             job_name=earlier.job_name,
         )
-        for each in earlier.submissions:  # who isn't asked about has no keys: nothing is missing
-            self._keys.setdefault(each.student, [])
+        for handin in earlier.submissions:  # who isn't asked about has no keys: nothing is missing
+            self._keys.setdefault(handin.student, [])
         self._wait(array, earlier.job_id, earlier.submissions)
 
     def _note(self, array: GradingArray, job_id: str) -> None:
         students = {
-            each.student: str(each.path.resolve())
-            for each in self.submissions
-            if each.path in array.submissions
+            submission.student: str(submission.path.resolve())
+            for submission in self.submissions
+            if submission.path in array.submissions
         }
         self._state.note(array, job_id, students, self._tries)
 

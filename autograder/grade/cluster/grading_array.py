@@ -60,8 +60,8 @@ def submissions_per_task(count: int, settings: Mapping[str, Value], most_tasks: 
     chosen = int(str(settings["array_chunk"]))
     minutes = jobscript.seconds(str(settings["time"])) // 60
     waves = math.ceil(count / (_WAVES * int(str(settings["array_limit"]))))
-    each = chosen or max(1, min(waves, minutes // _MINUTES_EACH))
-    return max(each, math.ceil(count / most_tasks))
+    per_task = chosen or max(1, min(waves, minutes // _MINUTES_EACH))
+    return max(per_task, math.ceil(count / most_tasks))
 
 
 def most_tasks() -> int:
@@ -71,8 +71,8 @@ def most_tasks() -> int:
     except FileNotFoundError:
         return 1001
     lines = (line.partition("=") for line in answer.stdout.splitlines())
-    found = {name.strip(): value.strip() for name, _, value in lines}
-    size = found.get("MaxArraySize", "")
+    config = {name.strip(): value.strip() for name, _, value in lines}
+    size = config.get("MaxArraySize", "")
     return int(size) if size.isdigit() and int(size) > 0 else 1001
 
 
@@ -130,19 +130,19 @@ class GradingArray:
         values = jobscript.service_values(job, cpus, 1)
         # A job starts from a clean environment; these say where the course is.
         names = ("RINGSIDE_KIT", "RINGSIDE_COURSE", "RINGSIDE_RESULTS")
-        places = {name: Path(os.environ[name]).resolve() for name in names if name in os.environ}
-        values["exports"] += [f"{name}={place}" for name, place in places.items()]
+        folders = {name: Path(os.environ[name]).resolve() for name in names if name in os.environ}
+        values["exports"] += [f"{name}={folder}" for name, folder in folders.items()]
         handed_in = [path.resolve().parent for path in self.submissions]
-        words = [*(["--trust-submissions"] if self.trusted else []), *self.words]
+        options = [*(["--trust-submissions"] if self.trusted else []), *self.words]
         values |= {
             "job_name": self.name,
             "folder": str(self.course.resolve()),
             "log": str(self.folder.resolve() / "logs" / log),
             "array_folder": str(self.folder.resolve()),
-            "inside": job.inside(self.course, self.folder, *places.values(), *handed_in),
+            "inside": job.inside(self.course, self.folder, *folders.values(), *handed_in),
             "num_tasks": len(self.task_numbers),
             "per_task": max(map(len, self.task_numbers), default=1),
-            "grading_options": "".join(f" {shlex.quote(word)}" for word in words),
+            "grading_options": "".join(f" {shlex.quote(word)}" for word in options),
             "directives": [*values["directives"], *self.directives],
         }
         if self.at_a_time:

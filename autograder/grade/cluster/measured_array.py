@@ -55,8 +55,8 @@ def array(
             "(RINGSIDE_COURSE) on a file system that the nodes see."
         )
     most = ranks or max((spec.ranks for spec in plan.measured), default=1)
-    words = ["--measured", *(["--ranks", str(ranks)] if ranks else [])]
-    words += ["--gpus"] if gpus else []
+    options = ["--measured", *(["--ranks", str(ranks)] if ranks else [])]
+    options += ["--gpus"] if gpus else []
     return GradingArray(
         site,
         settings,
@@ -65,7 +65,7 @@ def array(
         Path.cwd(),
         folder,
         trusted,
-        words,
+        options,
         cores=most + 1,
         gpus=most if gpus else 0,
         at_a_time=nodes,
@@ -97,12 +97,12 @@ def measure_on_site(
 
 def records(plan: Assignment, path: Path, ranks: int | None) -> list[dict[str, Any]]:
     """What a task wrote, or the news that it wrote nothing."""
-    known = {field.name for field in fields(Measurement)}
+    names = {field.name for field in fields(Measurement)}
     try:
         (submission,) = json.loads(path.read_text(encoding="utf-8"))["submissions"]
-        found: list[dict[str, Any]] = submission["measured"]
-        if all(record.keys() == known for record in found):
-            return found
+        measurements: list[dict[str, Any]] = submission["measured"]
+        if all(record.keys() == names for record in measurements):
+            return measurements
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     nothing = f"Task {path.stem} of the job left no record; its log says more. Measure again."

@@ -23,13 +23,13 @@ def key(course: Course, assignment: str) -> str:
 @functools.cache
 def versions() -> dict[str, str]:
     """Of Python and of what a grade may depend on beside the kit."""
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for name in ("numpy", "torch", "mpi4py", "mpich"):
         try:
-            found[name] = metadata.version(name)
+            by_package[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+            by_package[name] = ""
+    return by_package
 
 
 def this_node(assignment: str, *, trusted: bool) -> dict[str, Any]:

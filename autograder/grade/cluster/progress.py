@@ -33,8 +33,8 @@ class ArrayProgress:
         what = self.line(looks, done)
         ended = not any(look.state in slurm.GOES_ON for look in looks.values())
         if looks and what != self._said and (ended or now_s - self._said_s >= _EVERY_S):
-            left = "" if ended else self._left()
-            self.say(f"job {self.job_id}: {what}{left}")
+            estimate = "" if ended else self._left()
+            self.say(f"job {self.job_id}: {what}{estimate}")
             self._said, self._said_s = what, now_s
 
     def line(self, looks: Mapping[int, Look], done: int) -> str:
@@ -51,8 +51,8 @@ class ArrayProgress:
             ((reason, _),) = Counter(look.reason for look in waiting).most_common(1)
             why = refusals.waits(reason)
             tasks.append(f"{len(waiting)} wait{f' ({why})' if why else ''}")
-        told = f"; tasks: {', '.join(tasks)}" if tasks else ""
-        return f"{done} of {len(self.array.submissions)} done{told}"
+        summary = f"; tasks: {', '.join(tasks)}" if tasks else ""
+        return f"{done} of {len(self.array.submissions)} done{summary}"
 
     def _left(self) -> str:
         """``; 3.2 a minute, 6 min left``, where something was done to tell it from."""

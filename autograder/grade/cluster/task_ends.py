@@ -52,15 +52,15 @@ def doubled(settings: Mapping[str, Value]) -> dict[str, Value]:
 def record(array: GradingArray, number: int) -> dict[str, Any] | None:
     """What the task wrote of a submission; None: nothing."""
     try:
-        (found,) = json.loads(array.record(number).read_text(encoding="utf-8"))["submissions"]
+        (entry,) = json.loads(array.record(number).read_text(encoding="utf-8"))["submissions"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found if isinstance(found, dict) else None
+    return entry if isinstance(entry, dict) else None
 
 
 def graded(array: GradingArray, number: int) -> bool:
-    found = record(array, number)
-    return found is not None and found.get("status") == "graded"
+    entry = record(array, number)
+    return entry is not None and entry.get("status") == "graded"
 
 
 @dataclass
@@ -83,13 +83,13 @@ class Judge:
     @cached_property
     def nodes(self) -> dict[int, dict[str, Any]]:
         """What each task noted of its node."""
-        found = {}
+        by_task = {}
         for path in (self.array.folder / "nodes").glob("[0-9]*.json"):
             try:
-                found[int(path.stem)] = json.loads(path.read_text(encoding="utf-8"))
+                by_task[int(path.stem)] = json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue
-        return found
+        return by_task
 
     @property
     def unfit(self) -> set[str]:
@@ -102,17 +102,17 @@ class Judge:
         node = self.nodes.get(task, {})
         host = str(node.get("host", ""))
         # A record says more than the task's end, which came after it, whatever it was.
-        found = record(self.array, number)
-        if found is not None and found.get("status") == "graded":
+        entry = record(self.array, number)
+        if entry is not None and entry.get("status") == "graded":
             return NextStep("not again", self._elsewhere(node))
-        if found is not None:
-            return NextStep("once more", f"on {host or 'its node'}: {found.get('message', '')}")
+        if entry is not None:
+            return NextStep("once more", f"on {host or 'its node'}: {entry.get('message', '')}")
         end = self.ends.get(task)
         if end is None or end.end == "done":
             return NextStep("once more", f"task {task} left no record.{self._log(task)}")
         where = end.look.nodes or host or "no node"
-        told = f"{end.look.state}{f' {end.look.exit_code}' if end.look.exit_code else ''}"
-        reason = f"task {task} of job {self.job_id} on {where}: {end.end} ({told})."
+        state = f"{end.look.state}{f' {end.look.exit_code}' if end.look.exit_code else ''}"
+        reason = f"task {task} of job {self.job_id} on {where}: {end.end} ({state})."
         if end.end in _CLUSTER:
             return NextStep("again", reason)
         if end.end == "impossible":
@@ -153,21 +153,21 @@ class Judge:
 
     def differences(self) -> Iterator[str]:
         """What nodes have otherwise than this machine, a line for each kind."""
-        told = set()
+        lines = set()
         for node in self.nodes.values():
             host = node.get("host")
             theirs = node.get("versions", array_node.versions())
             for name, version in array_node.versions().items():
                 if theirs.get(name) != version:
-                    told.add(
+                    lines.add(
                         f"{host} has {name} {theirs.get(name) or 'not at all'}, this machine "
                         f"{version or 'none'}: the results count, for they name the kit alone."
                     )
             tier = self._tier
             if tier and node.get("sandbox", tier) != tier:
-                told.add(f"{host} graded in another sandbox than this machine has: "
+                lines.add(f"{host} graded in another sandbox than this machine has: "
                          f"{node['sandbox']}, not {tier}. The records name it.")  # fmt: skip
-        yield from sorted(told)
+        yield from sorted(lines)
 
     @cached_property
     def _tier(self) -> str:

@@ -48,11 +48,11 @@ def main() -> None:
         while len(order := channel.recv(ORDER.size, socket.MSG_WAITALL)) == ORDER.size:
             nonce, what, nbytes = ORDER.unpack(order)
             arguments = codec.decode(memoryview(memory)[:nbytes], copy=False)
-            given = convert(arguments)
+            args = convert(arguments)
             if what == CALL:
-                value = function(comm, *given)
-                if value is None and given:
-                    value = given[0]  # a function that overwrites what it gets
+                value = function(comm, *args)
+                if value is None and args:
+                    value = args[0]  # a function that overwrites what it gets
             reply(nonce, VALUE, back(value))
     except BaseException as error:
         reply(nonce, ERROR, f"{type(error).__name__}: {error}"[:300])

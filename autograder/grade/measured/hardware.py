@@ -12,15 +12,15 @@ __all__ = ["cores", "gpu_files", "num_gpus"]
 
 def cores() -> list[int]:
     """The cores that this process may use: of each, one processor, since siblings share it."""
-    found: dict[int, int] = {}
+    processors: dict[int, int] = {}
     for number in cluster_facts.cores():
-        found.setdefault(cluster_facts.physical(number), number)
-    return list(found.values())
+        processors.setdefault(cluster_facts.physical(number), number)
+    return list(processors.values())
 
 
 def gpu_files() -> list[Path]:
     """What a process opens to use the GPUs of this machine."""
-    return sorted(each for each in Path("/dev").glob("nvidia*") if each.is_char_device())
+    return sorted(path for path in Path("/dev").glob("nvidia*") if path.is_char_device())
 
 
 def num_gpus() -> int:
@@ -28,4 +28,4 @@ def num_gpus() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([word for word in visible.split(",") if word.strip()])
-    return len([each for each in gpu_files() if each.name.removeprefix("nvidia").isdigit()])
+    return len([path for path in gpu_files() if path.name.removeprefix("nvidia").isdigit()])

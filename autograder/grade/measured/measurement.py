@@ -224,15 +224,15 @@ class Pair:
             CallFailed: the reference's.
         """
         arguments = self.arguments()
-        found: dict[str, Window] = {}
+        windows: dict[str, Window] = {}
         for who in ("student", "reference") if student_first else ("reference", "student"):
-            found[who] = self._call(who, arguments)
+            windows[who] = self._call(who, arguments)
         if not self.alone:
             # After the reference's turn, which it would have slowed down, had it run meanwhile.
             self.worlds["student"].check_still()
-        theirs, ours = found["student"], found["reference"]
-        for rank, (value, wanted) in enumerate(zip(theirs.values, ours.values, strict=True)):
-            if not _same(value, wanted):
+        theirs, ours = windows["student"], windows["reference"]
+        for rank, (value, reference) in enumerate(zip(theirs.values, ours.values, strict=True)):
+            if not _same(value, reference):
                 raise _Wrong(
                     f"{self._where}: rank {rank}'s result is not the reference's, so its time "
                     "says nothing."
@@ -319,8 +319,8 @@ def judge(spec: MeasuredSpec, record: Measurement) -> None:
         )
     theirs, ours = (
         # A short call may take less than `around`, a median: a ratio needs positive times.
-        [max(seconds - around, 1e-9) for seconds in each]
-        for each in (record.student_s, record.reference_s)
+        [max(seconds - around, 1e-9) for seconds in times]
+        for times in (record.student_s, record.reference_s)
     )
     # Neighbours, as in a pair: so a slow drift of the machine counts in neither ratio.
     control = median_interval(
@@ -333,14 +333,14 @@ def judge(spec: MeasuredSpec, record: Measurement) -> None:
             f"The reference against itself lies between {control.low:.3g} and {control.high:.3g}: "
             "this machine is too busy to compare anything on it. Measure again later."
         )
-    found = median_interval([s / r for s, r in zip(theirs, ours, strict=True)], CONFIDENCE)
-    record.ratio, record.low, record.high = found.median, found.low, found.high
-    record.confidence = found.confidence
-    record.credit, doubt = credit(found, spec.bands)
+    ratio = median_interval([s / r for s, r in zip(theirs, ours, strict=True)], CONFIDENCE)
+    record.ratio, record.low, record.high = ratio.median, ratio.low, ratio.high
+    record.confidence = ratio.confidence
+    record.credit, doubt = credit(ratio, spec.bands)
     record.points = round(record.credit * spec.points, 4)
     record.status = "measured"
     record.message = (
-        f"{found.median:.3g} times the reference's time ({found.low:.3g} to {found.high:.3g} with "
-        f"{found.confidence:.0%} confidence, {len(ours)} pairs on {record.ranks} ranks of "
+        f"{ratio.median:.3g} times the reference's time ({ratio.low:.3g} to {ratio.high:.3g} with "
+        f"{ratio.confidence:.0%} confidence, {len(ours)} pairs on {record.ranks} ranks of "
         f"{record.host}): {record.credit:.0%} credit.{' ' + doubt if doubt else ''}"
     )

@@ -88,7 +88,7 @@ class Window:
 
 def room(arguments: Sequence[tuple[Any, ...]]) -> int:
     """How many bytes arguments like these, and as many of results, take at most on a rank."""
-    return _pages(max(len(codec.encode(each)) for each in arguments) + _SLACK)
+    return _pages(max(len(codec.encode(args)) for args in arguments) + _SLACK)
 
 
 def _pages(nbytes: int) -> int:
@@ -144,16 +144,16 @@ class World:
             raise
 
     def _start(self, world_size: int, launcher: str) -> None:
-        with contextlib.ExitStack() as given:
+        with contextlib.ExitStack() as stack:
             pairs = []
             for _ in range(world_size):
                 ours, theirs = socket.socketpair()
                 # Closed here once the ranks have them: else a rank's end would not end its socket.
-                given.callback(theirs.close)
+                stack.callback(theirs.close)
                 self._channels.append(ours)
                 # One part for the arguments, two for the result.
                 memory = _sealed_memory(3 * self._room)
-                given.callback(os.close, memory)
+                stack.callback(os.close, memory)
                 self._memories.append(mmap.mmap(memory, 0))
                 pairs.append((theirs.fileno(), memory))
             environment = environment_inside(self._sandbox) | {
@@ -197,8 +197,8 @@ class World:
     def _window(self, arguments: Sequence[tuple[Any, ...]], timeout_s: float, what: int) -> Window:
         # Unknown inside until the order comes: a reply that was sent ahead of it is refused.
         orders, nonce = [], secrets.randbits(64)
-        for memory, own in zip(self._memories, arguments, strict=True):
-            data = codec.encode(own)
+        for memory, args in zip(self._memories, arguments, strict=True):
+            data = codec.encode(args)
             memory[: len(data)] = data
             orders.append(ORDER.pack(nonce, what, len(data)))
         self.check_still()
@@ -241,11 +241,11 @@ class World:
             for rank, channel in enumerate(self._channels):
                 selector.register(channel, selectors.EVENT_READ, rank)
             while selector.get_map():
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     late = sorted(set(range(len(self._channels))) - sizes.keys())
                     raise CallFailed(f"it did not end in time (rank {', '.join(map(str, late))})")
-                for key, _ in selector.select(min(left, _TICK_S)):
+                for key, _ in selector.select(min(remaining_s, _TICK_S)):
                     sizes[key.data] = self._reply(key.data, nonce)
                     selector.unregister(key.fileobj)
                 if selector.get_map() and self._process.poll() is not None:
@@ -286,7 +286,7 @@ class World:
         quiet = 0
         while quiet < 2:  # one that was looked at first could have been woken by a later one
             self.processes = descendants(self._root)
-            running = [each for each in self.processes if not _still(each)]
+            running = [process_id for process_id in self.processes if not _still(process_id)]
             quiet = 0 if running else quiet + 1
             for process in running:
                 with contextlib.suppress(ProcessLookupError):

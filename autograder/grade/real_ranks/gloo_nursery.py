@@ -54,9 +54,9 @@ def load() -> None:
 def _world(store: str, number: int, world_size: int, first_pipe: int) -> int:
     ranks = set()
     for rank in range(world_size):
-        words = [store, *map(str, (rank, world_size, number, first_pipe))]
+        arguments = [store, *map(str, (rank, world_size, number, first_pipe))]
         if "RINGSIDE_JOB_OWN_HASHES" in os.environ:
-            ranks.add(_started(words, rank))
+            ranks.add(_started(arguments, rank))
             continue
         pid = os.fork()
         if not pid:

@@ -112,13 +112,13 @@ def run_mpi(
             reason = "an MPI job needs bubblewrap: its ranks start processes and open sockets"
             return MpiOutcome("unavailable", [], reason, 0.0)
         started = time.monotonic()
-        own = {"RINGSIDE_JOB_OWN_HASHES": "1"} if own_hashes else {}
+        variables = {"RINGSIDE_JOB_OWN_HASHES": "1"} if own_hashes else {}
         # Before any rank: one that opens its pipe for writing waits for a reader.
         pipes = [sandbox.open_pipe(number) for number in range(sum(worlds))]
         try:
             process = sandbox.popen(
                 command_inside(worlds, sandbox, launcher),
-                env=environment_inside(sandbox) | own,
+                env=environment_inside(sandbox) | variables,
             )
             allowance.watch(sandbox.reading, sandbox.lower_priority)
             results, status = _collect(process, pipes, allowance)
@@ -141,8 +141,8 @@ def command_inside(worlds: Sequence[int], sandbox: Sandbox, launcher: str) -> li
     nursery = [sandbox.python, "-I", str(sandbox.job_path / "nursery.py"), "nursery"]
     if launcher in ("gloo", "nccl"):
         return [*nursery, *map(str, worlds)]
-    own = str(Path(sandbox.python).parent / "mpiexec")
-    mpiexec = own if os.path.exists(own) else shutil.which("mpiexec") or own
+    path = str(Path(sandbox.python).parent / "mpiexec")
+    mpiexec = path if os.path.exists(path) else shutil.which("mpiexec") or path
     return [*nursery, mpiexec, *map(str, worlds)]
 
 

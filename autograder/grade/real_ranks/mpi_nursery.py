@@ -72,14 +72,14 @@ def _entries() -> list[os.DirEntry[str]]:
     """
     if os.environ["RINGSIDE_JOB_RESULTS"] != "/job" or not __file__.startswith("/job/"):
         return []
-    return [entry for place in ("/dev/shm", "/tmp") for entry in os.scandir(place)]
+    return [entry for folder in ("/dev/shm", "/tmp") for entry in os.scandir(folder)]
 
 
 def _clear(before: Sequence[os.DirEntry[str]]) -> None:
     """Remove what a world has left: in a /dev/shm that is full the next one would wait for ever."""
-    kept = {entry.path for entry in before}
+    paths = {entry.path for entry in before}
     for entry in _entries():
-        if entry.path in kept:
+        if entry.path in paths:
             continue
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
@@ -126,8 +126,8 @@ def _take_over(up: socket.socket, number: int, first_pipe: int) -> Callable[[], 
     for variable in text[4:].decode("utf-8", "surrogateescape").split("\0"):
         name, _, value = variable.partition("=")
         os.environ[name] = value
-    given, out, err = fds
-    os.environ["PMI_FD"] = str(given)
+    pmi_fd, out, err = fds
+    os.environ["PMI_FD"] = str(pmi_fd)
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.close(out)

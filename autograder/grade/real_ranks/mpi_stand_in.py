@@ -22,19 +22,19 @@ def main(path: str, world: str, first_pipe: str) -> int:
             rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
             os.environ["PYTHONHASHSEED"] = str(int(rank) + 1)
             isolated = ["-s", "-P"]  # with -I it would not read the seed
-        words = [sys.executable, *isolated, nursery, "alone", world, first_pipe]
-        os.execv(sys.executable, words)
+        arguments = [sys.executable, *isolated, nursery, "alone", world, first_pipe]
+        os.execv(sys.executable, arguments)
     import _socket  # the module socket takes twice the time that all the rest here takes
 
     up = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     up.connect(path)
-    given = (int(os.environ["PMI_FD"]), 1, 2)
-    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in given)
+    fds = (int(os.environ["PMI_FD"]), 1, 2)
+    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in fds)
     variables = "\0".join(f"{name}={value}" for name, value in os.environ.items())
     text = variables.encode("utf-8", "surrogateescape")
     message = len(text).to_bytes(4, "little") + text
     up.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    for fd in given:  # when the rank ends, mpiexec must see these end
+    for fd in fds:  # when the rank ends, mpiexec must see these end
         os.close(fd)
     status = b""
     while piece := up.recv(16):

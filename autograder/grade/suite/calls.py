@@ -131,8 +131,8 @@ class Ranks:
         result = self.disclosure.of_run(result)
         if self._allowance.ended:
             first = args[0][0] if args and args[0] else None  # what supplied callers shall call
-            named = first if isinstance(first, str) and ":" in first else target
-            self._endless = f"{named} on {format_count(world_size, 'rank')}"
+            function = first if isinstance(first, str) and ":" in first else target
+            self._endless = f"{function} on {format_count(world_size, 'rank')}"
             self.record_clock(self._allowance.ended_by_clock)
         self._num_operations += result.num_operations
         self._result_bytes += result.result_bytes
@@ -179,9 +179,9 @@ class Ranks:
             if name not in self._once:
                 value = run(self._job.rng(name))
                 self._once[name] = value, self.world_sizes, self.made
-            known: tuple[T, set[int], list[whose_fault.Made]] = self._once[name]
-            self.world_sizes, self.made = self.world_sizes | known[1], known[2]
-            return known[0]
+            entry: tuple[T, set[int], list[whose_fault.Made]] = self._once[name]
+            self.world_sizes, self.made = self.world_sizes | entry[1], entry[2]
+            return entry[0]
         finally:
             self.world_sizes = self.world_sizes | before
             self.made = earlier + self.made
@@ -212,7 +212,7 @@ class Ranks:
 
 
 def _plain(value: Any) -> Any:
-    return [int(each) for each in value] if isinstance(value, list | tuple) else int(value)
+    return [int(number) for number in value] if isinstance(value, list | tuple) else int(value)
 
 
 class Mpi:
@@ -245,9 +245,9 @@ class Mpi:
         except RealityError as error:
             # Perhaps the network knows the reason, where sends wait for their receives.
             self._rehearse(calls, rendezvous())
-            said = one_line(str(error))
+            reason = one_line(str(error))
             if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
-                raise Verdict(f"wrong on the network, and here: {said}.") from None
+                raise Verdict(f"wrong on the network, and here: {reason}.") from None
             if self._is_the_modules(error, calls):
                 raise Verdict(self._blamed(error, calls[0][0])) from None
             raise
@@ -260,9 +260,9 @@ class Mpi:
         Ranks that have ended are tried once more, as a machine may end them. Ranks that do not end
         have used up time of their own, which no machine makes them do.
         """
-        made = [RealCall(*call) for call in calls]
+        real_calls = [RealCall(*call) for call in calls]
         try:
-            if any(run.error for run in self._real.of(self._reference).call_all(made)):
+            if any(run.error for run in self._real.of(self._reference).call_all(real_calls)):
                 return False
         except RealityError:
             return False
@@ -270,7 +270,7 @@ class Mpi:
             self._ranks.record_clock(error.by_clock)
             return True
         try:
-            self._real.call_all(made)
+            self._real.call_all(real_calls)
         except RanksEnded:
             return True
         return False

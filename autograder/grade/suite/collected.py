@@ -60,14 +60,14 @@ def of_assignment(plan: Assignment, course: Course) -> tuple[CollectedTest, ...]
 def _collected(
     folder: Path, kit: Path, public: str, _state: tuple[tuple[str, int, int], ...]
 ) -> tuple[CollectedTest, ...]:
-    words = [sys.executable, "-m", "autograder.grade.suite.collected", str(folder), public]
+    arguments = [sys.executable, "-m", "autograder.grade.suite.collected", str(folder), public]
     paths = (str(kit), str(_KIT), os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd="/")
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, cwd="/")
     if done.returncode:
-        said = (done.stdout + done.stderr).strip()[-900:]
-        raise AssignmentError(f"The tests of {folder.name} can't be read: {said}")
+        output = (done.stdout + done.stderr).strip()[-900:]
+        raise AssignmentError(f"The tests of {folder.name} can't be read: {output}")
     return tuple(CollectedTest(**test) for test in json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -98,11 +98,11 @@ def main(folder: str, public: str = "") -> int:
     solution = Path(folder).resolve()
     sys.path.insert(0, str(solution))  # public tests import what lies beside them
     collector = _Collector(solution)
-    words: Iterable[str] = map(str, sorted((solution / "hidden").glob("test_*.py")))
-    words = ["--collect-only", "-q", "-c", str(_INI), *words]
+    arguments: Iterable[str] = map(str, sorted((solution / "hidden").glob("test_*.py")))
+    arguments = ["--collect-only", "-q", "-c", str(_INI), *arguments]
     if public and (solution / public).is_file():
-        words.append(str(solution / public))
-    if status := pytest.main(words, plugins=[collector]):
+        arguments.append(str(solution / public))
+    if status := pytest.main(arguments, plugins=[collector]):
         return int(status)
     print(json.dumps([asdict(test) for test in collector.tests]))
     return 0

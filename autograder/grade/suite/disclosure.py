@@ -107,13 +107,13 @@ class Disclosure:
 
     def of(self, error: RankError) -> RankError:
         """An error of one rank, without what only the rank says."""
-        known = self._is_type(error.type_name)
+        is_type = self._is_type(error.type_name)
         message = self._message(error.message)
         hint = _HINTS.get(error.type_name, "") if error.hint else ""
         if error.message and not message:
             hint = " ".join(filter(None, [hint, UNTOLD]))
         frames = tuple(filter(None, (self._frame(frame) for frame in error.frames)))
-        return RankError(error.rank, error.type_name if known else _KIND, message, frames, hint)
+        return RankError(error.rank, error.type_name if is_type else _KIND, message, frames, hint)
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:
@@ -138,15 +138,15 @@ class Disclosure:
     def _message(self, text: str) -> str:
         """An exception's text, if it tells nothing that isn't in the source; else nothing."""
         if of_syntax := _OF_SYNTAX.fullmatch(text):
-            said, file = of_syntax.groups()
-            own = syntax_error("\n".join(self._sources.get(file, [])))
-            return said if own and said == own else ""
+            reason, file = of_syntax.groups()
+            message = syntax_error("\n".join(self._sources.get(file, [])))
+            return reason if message and reason == message else ""
         if text in _FIXED or any(f"{quote}{text}{quote}" in self._text for quote in "\"'"):
             return text
         for sentence in _SENTENCES:
-            if found := sentence.fullmatch(text):
-                words = ".".join(filter(None, found.groups())).split(".")
-                return text if set(words) <= self._names else ""
+            if match := sentence.fullmatch(text):
+                names = ".".join(filter(None, match.groups())).split(".")
+                return text if set(names) <= self._names else ""
         return ""
 
     def _frame(self, frame: Frame) -> Frame | None:

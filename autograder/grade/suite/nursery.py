@@ -85,14 +85,14 @@ def run(arguments: Sequence[str], folder: Path, timeout_s: float, warm: Sequence
 
 def _read(pipe: int, deadline: float) -> tuple[bytes, bool]:
     """What comes until the writers have ended (True) or the deadline is met."""
-    kept = bytearray()
-    while (left := deadline - time.monotonic()) > 0:
-        if select.select([pipe], [], [], left)[0]:
+    output = bytearray()
+    while (remaining_s := deadline - time.monotonic()) > 0:
+        if select.select([pipe], [], [], remaining_s)[0]:
             piece = os.read(pipe, 1 << 16)
             if not piece:
-                return bytes(kept), True
-            kept += piece[: max(0, _KEEP_BYTES - len(kept))]
-    return bytes(kept), False
+                return bytes(output), True
+            output += piece[: max(0, _KEEP_BYTES - len(output))]
+    return bytes(output), False
 
 
 class _Nursery:
@@ -200,7 +200,7 @@ def serve(fd: int, run: str) -> None:
         return _refuse(control, error)
     gc.collect()
     gc.freeze()  # what is there now stays in pages that all suites share
-    own, children, dying_s = os.getpid(), set[int](), _DYING_S
+    parent_pid, children, dying_s = os.getpid(), set[int](), _DYING_S
     try:
         for request, output in _requests(control):
             if request is None:
@@ -221,7 +221,7 @@ def serve(fd: int, run: str) -> None:
                 try:
                     control.close()
                     warm_sandbox.let_go()
-                    _become(request, output, own)
+                    _become(request, output, parent_pid)
                     status = pytest.main(request["arguments"], plugins=[plugin])
                 except BaseException:
                     traceback.print_exc()

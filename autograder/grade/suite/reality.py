@@ -147,14 +147,14 @@ def _read(
         if not bad:
             runs.append(RealRun([value for _, value in answers], None))
             continue
-        told = [_error(rank, answers[rank][1]) for rank in bad if answers[rank][0] == "error"]
-        if not told:
+        errors = [_error(rank, answers[rank][1]) for rank in bad if answers[rank][0] == "error"]
+        if not errors:
             tail = " ".join(outcome.output[-300:].split())
             raise RanksEnded(f"{call.target} on {launcher}: {outcome.status}: {tail}")
         # gloo tells the others that their partner is gone, which is no news.
-        told.sort(key=lambda error: "gloo/transport" in error.message)
+        errors.sort(key=lambda error: "gloo/transport" in error.message)
         # Nothing was called after this one.
-        return runs + [RealRun([None], told[0])] * (len(calls) - len(runs))
+        return runs + [RealRun([None], errors[0])] * (len(calls) - len(runs))
     return runs
 
 

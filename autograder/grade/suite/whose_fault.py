@@ -60,12 +60,12 @@ def misshapen(calls: Sequence[Made], reference: Path) -> str:
         reference: the folder of the solution, with the supplied files.
     """
     with Session(reference) as session:
-        for made in reversed(calls[-MAX_CALLS:]):
+        for call in reversed(calls[-MAX_CALLS:]):
             right = session.call(
-                made.target, made.world_size, made.args, timeout_s=TIMEOUT_S, **made.options
+                call.target, call.world_size, call.args, timeout_s=TIMEOUT_S, **call.options
             )
-            if right.error is None and (made.result.error or not alike(made.result, right)):
-                return made.target
+            if right.error is None and (call.result.error or not alike(call.result, right)):
+                return call.target
     return ""
 
 

@@ -81,6 +81,8 @@ def apply(tree: Path, steps: Sequence[Step]) -> Path | None:
     Raises:
         OSError: it can't be done, and nothing was changed.
     """
+    # In the tree, since a rename can't cross file systems. Callers hold `locked` and have called
+    # `recover`, so nobody else's work is there.
     work, backup = tree / _WORK, _free_backup(tree)
     done: list[dict[str, Any]] = []
     try:

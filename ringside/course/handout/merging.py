@@ -129,6 +129,8 @@ class _Merge:
                 self.taken.add(slot)
             return slot
         if text in self.texts:
+            # Several cells may have one text: the next one counts, so that places only go down the
+            # page.
             later = [k for k, other in enumerate(self.texts) if other == text and k > at]
             return later[0] if later else at
         if not source_of(cell).strip() or self._as_handed_out(cell, text):

@@ -85,6 +85,7 @@ def _unpack(path: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
+            # What entries declare is enough: zipfile unpacks no more of one than its declared size.
             if sum(entry.file_size for entry in entries) > _MAX_BYTES:
                 raise HandoutError(f"{path} would unpack to more than {_MAX_BYTES >> 30} GiB.")
             for entry in entries:

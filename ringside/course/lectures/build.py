@@ -81,6 +81,7 @@ def execute(lecture: Lecture) -> Notebook:
             record_timing=False,
             resources={"metadata": {"path": str(lecture.source.resolve().parent)}},
         )
+        # One seed for hashes: sets of texts come in one order, so outputs repeat to the byte.
         there = {"PYTHONPATH": search_path, "PYTHONHASHSEED": "0", NOTES: str(noted)}
         try:
             client.execute(env={**os.environ, **there})

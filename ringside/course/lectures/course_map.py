@@ -172,6 +172,8 @@ def levels(there: Sequence[Unit]) -> dict[str, int]:
     """Return the length of the longest chain of units that come before each unit."""
     depths: dict[str, int] = {}
     for unit in there:
+        # Units are in order and build on lower numbers only (`unit_facts.parse`): the depths are
+        # there.
         depths[unit.number] = 1 + max((depths[one] for one in unit.facts.after), default=-1)
     return depths
 

@@ -25,6 +25,7 @@ DIGITS = 12
 
 # Runs in the kernel before the first cell, in a namespace of its own, and imports nothing of the
 # kit: a lecture that forgets an import must fail.
+# The two lowest bits of the flags of an open are its access mode.
 NOTE_READS = """\
 import os, sys
 notes = open({notes!r}, "a", encoding="utf-8", buffering=1)

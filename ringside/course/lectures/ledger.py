@@ -150,6 +150,7 @@ class Ledger:
 def num_parameters(sizes: Mapping[str, int] = SIZES) -> int:
     """Parameters of the course's GPT: layers, words and positions, the last norm."""
     wide = sizes["width"]
+    # Attention 4 h^2 + 4 h, MLP 8 h^2 + 5 h with its biases, two layer norms 4 h.
     layer = 12 * wide * wide + 13 * wide
     embeddings = (sizes["vocabulary"] + sizes["sequence"]) * wide
     return sizes["num_layers"] * layer + embeddings + 2 * wide

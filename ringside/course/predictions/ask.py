@@ -226,6 +226,7 @@ def live_input(path: Path, prompt: Prompt, kept: Kept | None = None) -> Any:
             message.value = str(error)
             return
         if stays is None or stays.locked:  # too late, so what is kept stands there again
+            # First: setting the value would call this function again.
             entered.unobserve(take, names="value")
             entered.value = written(stays)
             entered.disabled = button.disabled = True

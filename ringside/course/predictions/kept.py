@@ -221,6 +221,7 @@ def _alone(path: Path) -> Iterator[dict[str, Kept]]:
         raise GuessError(f"{path.name} can't be written in {path.parent.resolve()}: "
                          f"{error.strerror}.") from None  # fmt: skip
     try:
+        # Read behind the lock: another notebook may have written while this one waited.
         yield read(path)
     finally:
         os.close(descriptor)

@@ -94,6 +94,7 @@ def without_answers(source: str) -> tuple[str, dict[str, float | str]]:
     Raises:
         GuessError: it isn't Python.
     """
+    # In bytes: ast counts columns in UTF-8, and str.splitlines ends lines where Python doesn't.
     lines = source.encode().splitlines(keepends=True)
     starts = [sum(map(len, lines[:row])) for row in range(len(lines))]
     answers: dict[str, float | str] = {}
@@ -102,10 +103,13 @@ def without_answers(source: str) -> tuple[str, dict[str, float | str]]:
         match node:
             case ast.Call(ast.Name("reveal"), [ast.Constant(str(key)) as first, value]):
                 if not any(isinstance(part, ast.Name) for part in ast.walk(value)):
+                    # What is evaluated are the course's own notebooks, as they are built: never a
+                    # submission.
                     code = compile(ast.Expression(value), "<the answer>", "eval")
                     answers[key] = eval(code, {"__builtins__": {}})
                     cuts.append((_end(first, starts), _end(value, starts)))
     data = source.encode()
+    # From the last one on, so that the places of the others stay right.
     for start, end in sorted(cuts, reverse=True):
         data = data[:start] + data[end:]
     return data.decode(), answers

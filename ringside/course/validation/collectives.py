@@ -76,6 +76,8 @@ def nccl() -> list[Row]:
         [1e6 * allreduce_s(machine, world_size, n, machine.algorithm("allreduce")) for n in sizes]
     )
     fitted = slice(0, None, 2)
+    # One cost c a call, by relative least squares: sum ((model_i + c) / t_i - 1)^2 is least at c =
+    # sum ((1 - model_i / t_i) / t_i) / sum (1 / t_i^2).
     shares = modelled[fitted] / times[fitted]
     call_us = float(np.sum((1 - shares) / times[fitted]) / np.sum(times[fitted] ** -2.0))
     return [
@@ -133,6 +135,7 @@ def nccl_trees() -> list[Row]:
     """Latency of rings over that of double trees: steps alone."""
     source, table = load("nccl_trees")
     ring_steps = 2 * (table["nodes"] * table["gpus_per_node"] - 1)
+    # Reduce and broadcast: a chain inside each node, and a tree of ceil(log2(nodes)) levels.
     tree_steps = 2 * (table["gpus_per_node"] - 1 + (table["nodes"] - 1).bit_length())
     item = "latency of rings over trees on 24,576 GPUs, counted in steps"
     return [Row(source, item, table["latency_ratio"], ring_steps / tree_steps, "factor 3")]

@@ -73,6 +73,7 @@ def step_s(run: Run, machine: Machine) -> float:
 def fit(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
     """The shares of preset and dtype that miss least: the sum of the logarithms' distances."""
     machines = {run["id"]: machine_of(run) for run in runs}
+    # bf16 comes first: steps in fp8 use the rate that was fitted for it (see `step_s`).
     shares: dict[tuple[str, str], float] = {}
     for name, dtype in sorted({(run["machine"], run["dtype"]) for run in runs}):  # bf16 before fp8
         mine = [run for run in runs if (run["machine"], run["dtype"]) == (name, dtype)]

@@ -119,6 +119,8 @@ def goyal_bandwidth() -> list[Row]:
     """What the network must carry to hide an all-reduce behind the backward pass."""
     source, table = load("goyal")
     numbers = table["bandwidth"]
+    # An all-reduce of many GPUs sends the gradients twice (reduce-scatter, all-gather); 8e-9 Gbit a
+    # byte.
     needed = 2 * numbers["gradient_bytes"] / numbers["backward_s"] * 8e-9
     item = "Gbit/s that hide the gradients' all-reduce"
     return [Row(source, item, numbers["gbit_per_s"], needed, "exact", 0.05)]

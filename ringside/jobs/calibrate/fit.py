@@ -88,6 +88,7 @@ def line(points: Points) -> Line:
     both, *_ = np.linalg.lstsq(columns / scale, np.ones(len(samples)), rcond=None)
     for index in (0, 1):  # at a bound, the other one alone
         if both[index] < 0:
+            # sum (c_i x - 1)^2 is least at x = sum c_i / sum c_i^2.
             other = columns[:, 1 - index] / scale[1 - index]
             both[index], both[1 - index] = 0.0, other.sum() / (other @ other)
     alpha, beta = both / scale
@@ -242,6 +243,7 @@ def _rates(runs: Sequence[_Run], values: dict[str, Any], sources: dict[str, str]
     rates: dict[str, tuple[float, int]] = {}
     for one in probe["products"]:
         if one["s"] > 0:
+            # n^3 multiplications and as many additions.
             rate = 2 * one["n"] ** 3 / one["s"]
             rates[one["dtype"]] = max(rates.get(one["dtype"], (0.0, 0)), (rate, one["n"]))
     if "float32" in rates:

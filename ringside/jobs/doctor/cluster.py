@@ -130,6 +130,7 @@ def _sees_folder(ranks: Any) -> bool:
         deadline = time.monotonic() + 3.0  # file systems of clusters may be late
         while not (seen := Path(name).exists()) and time.monotonic() < deadline:
             time.sleep(0.1)
+    # Behind it nobody looks for the file any more, so that rank 0 may remove it.
     ranks.barrier()
     if ranks.rank == 0 and name:
         Path(name).unlink(missing_ok=True)

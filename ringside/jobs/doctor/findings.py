@@ -136,6 +136,7 @@ def without_cores(sets: Sequence[set[int]], each: Sequence[int]) -> list[int]:
 
     def give(rank: int, tried: set[int]) -> bool:
         """One more core for a rank, moving others to theirs."""
+        # An augmenting path of bipartite matching (Kuhn): `tried` keeps the search finite.
         for core in sorted(sets[rank] - tried):
             tried.add(core)
             if core not in owner or give(owner[core], tried):

@@ -186,6 +186,7 @@ def _explain_failure(look: Look, log: str) -> tuple[str, str]:
             )
             return "failed", meaning
     status, _, signal = look.exit_code.partition(":")
+    # A shell reports a child that signal n has killed as exit status 128 + n.
     if "9" in (signal, str(int(status) - 128) if status.isdigit() else ""):
         # Without control groups Slurm kills what is over its memory, and says no more.
         return _memory(look, "it was killed by signal 9: most likely it used")

@@ -189,6 +189,7 @@ def run(
     launch.check()
     launch.check_here()
     launch.out.mkdir(parents=True, exist_ok=True)
+    # Before the scratch folder is removed, in which the other job's number stands.
     _refuse_beside_another_job(launch.out)
     if launch.sweep:
         output_folder.begin(launch.sweep_folder, "ringside launch --sweep")
@@ -197,6 +198,7 @@ def run(
     shutil.rmtree(launch.scratch, ignore_errors=True)
     launch.scratch.mkdir()
     sizes = tuple(jobscript.sizes(launch.job)) if launch.sweep else ()
+    # Before anything runs: a record counts as this run's where its stamp differs from this one.
     awaited = Awaited(launch.out, outcome.stamp(launch.out), sizes)
     if launch.site.scheduler == "none":
         try:
@@ -295,6 +297,7 @@ def _write_script(launch: Launch) -> Path:
 def _submit(launch: Launch) -> str:
     """Write the job's script and submit it; a refused job leaves nothing."""
     script = _write_script(launch)
+    # Slurm appends to it, and whoever follows the job reads it from the beginning.
     (launch.out / "run.log").unlink(missing_ok=True)
     try:
         return slurm.submit(script)

@@ -37,6 +37,7 @@ def fitting(path: Path, function: str, words: Sequence[str], dtype: str) -> tupl
         return USUAL
     if not 0 < first < second:
         return USUAL
+    # Bytes grow as n ** power; the second length tried is twice the first, hence log2.
     power = math.log2(second / first)
     longest = int(_TRIED[1] * (MOST_BYTES / second) ** (1 / power))
     if longest >= USUAL[-1]:

@@ -220,6 +220,7 @@ def stamp(out: Path) -> Stamp:
         status = (out / "run.json").stat()
     except OSError:
         return None
+    # The inode too: a new record is renamed into place, perhaps within the clock's grain.
     return status.st_mtime_ns, status.st_ino
 
 

@@ -75,6 +75,7 @@ def never_starts(look: Look, partition_cores: Sequence[int]) -> tuple[str, str] 
             f"{num_nodes}: --nodes {num_nodes} at most."
         )
         return "impossible", meaning
+    # The largest nodes: a job that even these can't hold never starts.
     most = sum(sorted(partition_cores)[-look.num_nodes :]) if look.num_nodes else 0
     if most and look.num_cores > most:
         meaning = (

@@ -170,6 +170,7 @@ class Site:
             lstrip_blocks=True,
             keep_trailing_newline=True,
         )
+        # No autoescaping, which is for HTML: templates quote values for the shell by this filter.
         environment.filters["quote"] = lambda value: shlex.quote(str(value))
         text = environment.get_template(template).render(scheduler=self.scheduler, **values)
         return text.rstrip("\n") + "\n"

@@ -110,6 +110,7 @@ def follow(job_id: str, log: Path, say: Callable[[str], None], interval_s: float
             return _forgotten(job_id, seen, tail.since_start)
         else:
             silent = 0
+            # At the first look nothing is news, however often the job has been started before.
             if look.restarts > seen.restarts and seen.state:
                 time.sleep(WORD_S)
                 tail.show()
@@ -238,6 +239,7 @@ class _Tail:
     def show(self) -> None:
         try:
             with self.path.open("rb") as file:
+                # A job that Slurm starts again appends to its log (--open-mode in the template).
                 file.seek(self._read_bytes)
                 new = file.read()
         except OSError:

@@ -192,6 +192,7 @@ class _Array:
         if look.state in slurm.PERHAPS_AGAIN:
             if before is None or before.state != look.state:
                 self._since_s[task] = now_s
+            # Not a sleep, as for a single job: all other tasks would wait with it.
             if now_s - self._since_s[task] < slurm.WORD_S:
                 return
         self._end(task, look)

@@ -208,6 +208,7 @@ class _Builder:
         number = 0
         for rank, ops in enumerate(self.ops):
             for index, op in enumerate(ops):
+                # No wildcard is left here: the recording has put in who sent, where a message came.
                 waiting = sends.get((op.comm, op.peer, rank, op.tag))
                 if op.kind == Kind.IRECV and waiting:
                     source, at = waiting.pop(0)

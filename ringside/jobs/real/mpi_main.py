@@ -111,6 +111,8 @@ def main() -> int:
     started = time.time()
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     world.Barrier()
+    # Behind the barrier, so all watches begin together: at the deadline each gives the others only
+    # a second to write their line.
     watch = Watch(arguments.deadline_s, world.rank, world.size, arguments.scratch, recorder)
     report_start(arguments.scratch, world.rank)
     measurements: list[dict[str, Any]] = []

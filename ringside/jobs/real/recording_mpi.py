@@ -219,6 +219,8 @@ def _send_method(name: str, mode: Mode, blocking: bool) -> Callable[..., Any]:
     names = ("obj" if name.islower() else "buf", "dest", "tag")
 
     def method(self: Any, *args: Any, **options: Any) -> Any:
+        # type(self) is RecordingComm or RecordingCart: in a subclass of them this would find
+        # itself.
         original = getattr(super(type(self), self), name)
         arguments = _bind(names, args, options)
         dest, tag = arguments.get("dest", -1), arguments.get("tag", 0)
@@ -300,6 +302,7 @@ def _derive_method(name: str) -> Callable[..., Any]:
         original = getattr(super(type(self), self), name)
         with self.recorder.call(f"{name}()"):
             new_comm = original(*args, **options)
+        # On every member, also on one that gets no communicator: their paths must agree.
         self.num_collectives += 1
         if new_comm == MPI.COMM_NULL:
             return new_comm

@@ -121,6 +121,7 @@ class _Recording:
         self.coalescing: dict[int, list[_Started]] = {}  # by thread
         self.sequences: dict[str, int] = {}
         self.groups: dict[str, tuple[str, tuple[int, ...]]] = {}
+        # The keys behind ours: with its own key, a redispatch would come back to our kernel.
         self.after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
         self.libraries: list[Any] = []
         self.replaced: list[tuple[Any, str, Any]] = []
@@ -146,6 +147,7 @@ class _Recording:
             (_ProcessGroup, "_start_coalescing", self._start_coalescing),
             (_ProcessGroup, "_end_coalescing", self._end_coalescing),
         ):
+            # Subclasses bind some of these methods themselves, past a wrapper on the base.
             for kind in (of, *of.__subclasses__()):
                 if name in vars(kind):
                     self.replaced.append((kind, name, vars(kind)[name]))
@@ -297,6 +299,7 @@ class _Recording:
 
     def _wait_after_backward(self, started: _Started) -> None:
         def wait() -> None:
+            # A hook of the same backward may have waited for it meanwhile.
             if id(started.work) in self.started:
                 started.work.wait()
 

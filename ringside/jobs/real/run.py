@@ -345,6 +345,7 @@ def leave_record(
         "asked_to_stop": any(stops),
         "timeline": picture.name,
     }
+    # The record last: who finds a new one may rely on the trace and the picture that it names.
     write_atomically(asked.out / "run.json", json.dumps(record, indent=1).encode() + b"\n")
 
 
@@ -361,6 +362,7 @@ def launcher() -> str:
         ("torchrun", "TORCHELASTIC_RUN_ID"),
         ("mpiexec", "HYDI_CONTROL_FD"),  # MPICH's
         ("mpirun", "OMPI_COMM_WORLD_RANK"),
+        # Last: inside a job this variable is there whatever starts the ranks.
         ("srun", "SLURM_PROCID"),
     ):
         if variable in os.environ:

@@ -115,6 +115,7 @@ def main() -> int:
     real_run.leave_record(arguments, target, ranks, recorder, measurements, started)
     watch.close()
     _leave_groups()
+    # Last: from here on the process ends with status 0, whatever its libraries would do at the end.
     ending.done = True
     return 0
 
@@ -168,6 +169,7 @@ def _run_script(
     _meet_where_the_script_initialises(ranks, recorder)
     with recording(recorder):
         real_run.run_script(target, asked, ranks, recorder)
+    # The record is gathered over a group, so a script that made none gets one afterwards.
     if ranks.world_size > 1 and not ranks.has_met:
         dist.init_process_group("gloo")
         ranks.meet()

@@ -65,6 +65,7 @@ class TorchRanks(real_run.RealRanks):
         return list(self._get(f"all/{whole}"))
 
     def gather(self, value: Any) -> list[Any]:
+        # The number makes keys unique: all ranks must make the same meetings in the same order.
         number, self._meetings = self._meetings, self._meetings + 1
         if self.rank != 0:
             self._put(f"{number}/{self.rank}", value)

@@ -93,6 +93,7 @@ class Watch:
 
     def where(self) -> str:
         """What this rank is doing: the call it is in, or the line it computes at."""
+        # Read once: the main thread may leave the call at any moment.
         call = self.recorder.current
         if call is not None:
             return f"{call.name}  {call.file}:{call.line}" if call.file else call.name

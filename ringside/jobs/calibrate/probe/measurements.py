@@ -161,6 +161,7 @@ def eager_threshold(
         # One success is proof: a send that waits cannot end, a send that doesn't may be slow.
         tries = [ranks.is_eager(nbytes, peer, patience_s[near]) for _ in range(3)]
         answer = None if None in tries else not any(tries)
+        # Both ranks walk through one search, and only the sender knows the answer.
         agreed: bool | None = _tell(ranks, answer, peer, role)
         return agreed
 

@@ -69,6 +69,7 @@ class OverMpi:
         start_s, done = MPI.Wtime(), False
         while not done and MPI.Wtime() - start_s < patience_s:
             done = request.Test()
+        # Only now does the peer post its receive: until here nothing but an eager send could end.
         self.comm.Send(go, peer, _GO)
         request.Wait()
         return done
@@ -80,6 +81,7 @@ class OverMpi:
         request.Test()
         polls = 200
         seconds = self.seconds(lambda: [request.Test() for _ in range(polls)])
+        # Nobody sends before all have polled, so that every Test has found nothing.
         self.comm.Barrier()
         self.comm.Send(np.zeros(1), (self.rank - 1) % self.size, _GO)
         request.Wait()
