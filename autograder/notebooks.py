@@ -20,7 +20,7 @@ def _nbformat() -> Any:
 
 
 def read(path: Path) -> NotebookNode:
-    """A notebook of ours from its file; submitted ones go through `submission.rebuild`."""
+    """A notebook of ours from its file; submitted ones go through `collect.rebuild`."""
     document: NotebookNode = _nbformat().read(path, as_version=4)
     return document
 

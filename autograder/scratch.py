@@ -124,6 +124,7 @@ def sweep() -> None:
 
 
 def _remove(run: Path, lock: int) -> bool:
+    # To be had only where nobody shares the lock, and so nobody uses the folder.
     alone = _take(lock, fcntl.LOCK_EX)
     if alone:
         shutil.rmtree(run, ignore_errors=True)

@@ -136,10 +136,12 @@ def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
         descriptor = _open_alone(temporary, mode)
         try:
             with os.fdopen(descriptor, "wb") as stream:
+                # Now that it is locked: emptied as it is opened, it could be another writer's.
                 stream.truncate(0)
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
+                # Before the lock goes: who waits for it then finds the name free, and begins anew.
                 os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -32,6 +32,7 @@ MAX_CHARACTERS = 4_000_000
 
 def clean(drawing: str) -> str:
     """`drawing` with nothing in it but shapes and words; empty where it is no SVG."""
+    # Entities that name one another make a small text grow past all memory while it is parsed.
     if len(drawing) > MAX_CHARACTERS or "<!DOCTYPE" in drawing or "<!ENTITY" in drawing:
         return ""
     start = drawing.find("<svg")

@@ -48,6 +48,7 @@ def job(number: str) -> Job | None:
     """
     if not NUMBER.fullmatch(number):
         raise ValueError(f"{number!r} is no job's number")
+    # -a: all users', for the job is a student's. -X: no steps. -n -P: no header, bars between.
     command = ["sacct", "-a", "-X", "-n", "-P", "-j", number, "-o", ",".join(COLUMNS)]
     # Seconds, since names of time zones can't be compared.
     environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}

@@ -1,6 +1,6 @@
 """The job on a cluster that a student hands in: is run.json complete, and of this module?
 
-Who says that it ran so is `vouching`'s to find out.
+Who says that it ran so is `run_evidence`'s to find out.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check(run: RunSpec, folder: Path | None, source: str | None, rule: str = "wo
     No folder means that the submission has none of its own: a notebook among others.
 
     Args:
-        rule: the course's, of who vouches for a run; see `vouching`.
+        rule: the course's, of who vouches for a run; see `run_evidence`.
     """
     record, why_not = _read(folder)
     if record is None:

@@ -65,6 +65,7 @@ def handed_in(
     answers: dict[str, list[Answer | None]] = {}
     for prompt in prompts:
         one = entries.get(prompt.key)
+        # The file is the student's: a number in another unit is no answer to this prompt.
         if one and (one.prompt.unit, one.prompt.choices) == (prompt.unit, prompt.choices):
             answers[prompt.key] = [one.guess, one.result]
     return answers, ""

@@ -92,6 +92,7 @@ def _refusal(name: str, status: os.stat_result, limits: Limits) -> str | None:
         return "is a symbolic link; only regular files are read"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
+    # Whoever may write beside it could have linked a file that only we may read.
     if status.st_nlink > 1:
         return "is a hard link to another file; only files of their own are read"
     cap = size_cap(name, limits)
@@ -117,6 +118,7 @@ def read_regular(path: Path, max_bytes: int | None = None, *, limits: Limits = K
         Rejected: it is anything else.
     """
     cap = size_cap(path.name, limits) if max_bytes is None else max_bytes
+    # Not blocking, since opening a pipe waits for a writer. What was opened is asked, not the name.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags)
@@ -126,6 +128,7 @@ def read_regular(path: Path, max_bytes: int | None = None, *, limits: Limits = K
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Rejected(f"{path.name} is not a regular file.")
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            # One byte more tells that it is too large; since it was listed it may have grown.
             content = stream.read(cap + 1)
     finally:
         os.close(descriptor)
@@ -179,6 +182,7 @@ def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
         )
     except subprocess.TimeoutExpired:
         raise Rejected(f"{archive.name} was not unpacked within {UNPACKING_S} s.") from None
+    # READY comes before the archive is opened: without it the fault can't be the archive's.
     if not ended.stdout.startswith(zip_archive.READY):
         message = ended.stderr[-300:].decode("utf-8", "replace").strip()
         raise OSError(f"The process that unpacks archives doesn't start: {message}")

@@ -290,6 +290,7 @@ def as_plain_text(text: str) -> str:
         for part in (textwrap.wrap(line, 100, break_on_hyphens=False) or [""])
     ]
     runs = [len(run) for run in re.findall(r"~+", text)]
+    # As many tildes as the fence has would end it, so it is longer than any run in the text.
     fence = "~" * max(3, *(run + 1 for run in runs), 3) if runs else "~~~"
     return "\n".join([f"{fence}text", *lines, fence])
 

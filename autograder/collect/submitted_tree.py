@@ -40,6 +40,7 @@ def put(
     folder = course.submitted(submission.student, plan.name)
     try:
         storage.private_folder(folder.parent)
+        # On the file system of its place: so the rename below moves it whole.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as outer:
             fresh = Path(outer) / plan.name
             _copy(plan, submission.path, fresh)
@@ -99,6 +100,7 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
         with tempfile.TemporaryDirectory(dir=fresh) as unpacked:
             extract_zip(archive, Path(unpacked), plan.limits)
             for child in Path(unpacked).iterdir():
+                # What was handed in beside the archive is not replaced.
                 if not os.path.lexists(fresh / child.name):
                     child.rename(fresh / child.name)
     except Rejected:

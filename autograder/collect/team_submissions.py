@@ -46,6 +46,7 @@ def share(plan: Assignment, submissions: Sequence[Submission], course: Course) -
             for member in team.members:
                 if member not in strangers:
                     by_member[member] = _for_member(team, member, choice, by_student.get(member))
+    # In the order that they were found in; then the members who handed in nothing themselves.
     handins = [by_member.pop(each.student, each) for each in submissions]
     return [*handins, *by_member.values()]
 

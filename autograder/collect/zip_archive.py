@@ -99,6 +99,7 @@ def directory_size(
     """
     with archive.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
+        # The last record, 22 bytes and a comment of up to 65,535; before it zip64's two, 56 and 20.
         stream.seek(max(0, size - (76 + 22 + 0xFFFF)))
         tail = stream.read()
     at = tail.rfind(b"PK\x05\x06")
@@ -116,6 +117,7 @@ def _members(source: zipfile.ZipFile, caps: Caps) -> dict[str, zipfile.ZipInfo]:
     members: dict[str, zipfile.ZipInfo] = {}
     total = 0
     for info in source.infolist():
+        # Archives of Windows may hold backslashes, and a colon names a drive or a stream there.
         path = PurePosixPath(info.filename.replace("\\", "/"))
         kind = stat.S_IFMT(info.external_attr >> 16)
         if path.is_absolute() or ".." in path.parts or ":" in info.filename or not path.parts:
@@ -133,6 +135,7 @@ def _members(source: zipfile.ZipFile, caps: Caps) -> dict[str, zipfile.ZipInfo]:
             raise Refused(
                 f"The archive holds more than {caps.files} files or {caps.total_bytes // MIB} MiB."
             )
+        # Small files may well be packed so: only a large one can be a bomb.
         if info.file_size > MIB and info.file_size > caps.ratio * max(1, info.compress_size):
             raise Refused(f"{info.filename!r} is packed more than {caps.ratio} times.")
         members[str(path)] = info
@@ -165,6 +168,7 @@ def _write_members(
 
 def _bound(caps: Caps) -> None:
     """Take away what unpacking doesn't need, of this process alone."""
+    # RLIMIT_AS counts what the interpreter has mapped, too, so that comes on top.
     used_bytes = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     for kind, most in (
         (resource.RLIMIT_AS, used_bytes + MEMORY_BYTES),
@@ -180,6 +184,7 @@ def _bound(caps: Caps) -> None:
 def _serve() -> None:
     request = json.load(sys.stdin)
     caps = Caps(**request["caps"])
+    # Before READY: from there on what ends this process is the archive's fault.
     _bound(caps)
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()

@@ -46,6 +46,7 @@ def write(book: Any, key: tuple[str, str], value: Value) -> None:
     if read(book).get(key) == (None if value is None else _text(value)):
         return
     columns = "assignment TEXT, student TEXT, value TEXT, PRIMARY KEY (assignment, student)"
+    # In the session's own transaction: a note is kept with what it is about, or neither is.
     sql = book.db.connection().exec_driver_sql
     sql(f"CREATE TABLE IF NOT EXISTS {_TABLE} ({columns})")
     if value is None:

@@ -47,6 +47,7 @@ def check(course: Course, *, write: bool) -> None:
     try:
         book = sqlite3.connect(path, timeout=LOCK_PATIENCE_S, isolation_level=None)
         try:
+            # IMMEDIATE takes a writer's lock: others' locks are met here, and not half-way.
             book.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             tables = {str(row[0]) for row in book.execute("SELECT name FROM sqlite_master")}
             missing = sorted(_TABLES - tables)

@@ -24,7 +24,7 @@ for each member apart. Whoever is excused from an assignment is never late with 
 
 A due date stands in an assignment's ``assignment.toml``, or in the course's ``course.toml``, which
 goes first; one that a person sets in nbgrader goes before both. nbgrader is told of dates and
-extensions (`tell`), and a line that is removed is taken back from it (`told`).
+extensions (`tell`), and a line that is removed is taken back from it (`applied_tables`).
 """
 
 from __future__ import annotations
@@ -164,6 +164,7 @@ def spend(policy: Policy, lateness: Sequence[tuple[str, float]]) -> dict[str, La
     for assignment, late_s in lateness:
         if late_s <= 0:
             continue
+        # Past the grace all of the lateness counts, from the due date on.
         days = math.ceil(late_s / DAY_S) if late_s > policy.grace_s else 0
         spent = min(days, rest_days, policy.grace_days_each)
         rest_days -= spent
@@ -331,7 +332,7 @@ def _charge(book: Any, accounts: Mapping[str, Mapping[str, Late]]) -> None:
 
 
 def penalty(score: float, late: Late | None) -> float:
-    """The points that lateness takes of a score: the one place where they are computed."""
+    """The points that lateness takes of a score; ``marks`` does the same without a gradebook."""
     return round(score * late.percent / 100.0, 4) if late is not None else 0.0
 
 
@@ -352,6 +353,7 @@ def _tell_extension(
     ):
         return
     extension = dates.more_time(student, name) or None
+    # Also where it is the same already: then it is noted as ours, to be taken back with its line.
     if submission.extension != extension or extension is not None:
         submission.extension = extension
         applied_tables.write(book, (name, student), extension)
@@ -360,6 +362,7 @@ def _tell_extension(
 def of_course(course: Course, dates: Calendar | None = None) -> dict[str, dict[str, Late]]:
     """Assignment -> student -> what came of a late submission; assignments by their due dates."""
     policy, dates = policy_of(course), dates or calendar(course)
+    # Grace days are spent in this order; a name decides where two are due at once.
     names = sorted(dates.due, key=lambda each: (dates.due[each], each))
     arrived = {name: receipt.arrived(course, name) for name in names}
     accounts: dict[str, dict[str, Late]] = {name: {} for name in names}

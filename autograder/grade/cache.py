@@ -44,6 +44,7 @@ def key(
     for name in sorted(sources):
         parts += [name.encode(), sources[name].encode("utf-8", "surrogatepass")]
     for part in parts:
+        # With its length: else other parts could be the same text when they are put together.
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
 

@@ -133,6 +133,7 @@ class GradingSession:
                     if results[job.key].ended_by_clock:  # nothing runs beside it now
                         results[job.key] = self._result(job, alone=True)
             except BaseException:
+                # First: a try in its pause must not begin anew once the nursery is closed.
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 suite_nursery.close()  # what still runs would keep us for minutes

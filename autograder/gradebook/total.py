@@ -73,7 +73,9 @@ def total_of(
     shares = {name: cell / of[name] for name, cell in cells.items() if isinstance(cell, float)}
     if UNFINISHED in cells.values():
         return None, ()
+    # Of equal shares the heavier one goes first, then the first by name.
     lowest = sorted(shares, key=lambda name: (shares[name], -weights[name], name))
+    # One is always left, since of none there is no total.
     dropped = tuple(sorted(lowest[: min(drop_lowest, len(lowest) - 1)])) if lowest else ()
     whole = sum(weights[name] for name in shares.keys() - set(dropped))
     if not whole:
@@ -108,6 +110,7 @@ def of_course(course: Course, now: datetime.datetime | None = None) -> CourseTot
     due = late.calendar(course).due
     records = csv_export.finished(course, list(weights))
     begun = {row["assignment"] for row in records if row["needs_manual_grade"]}  # yes, or no
+    # One without a due date counts as soon as somebody has handed it in.
     names = [n for n in sorted(weights) if n in begun and due.get(n, now) <= now]
     of = {str(row["assignment"]): _number(row) for row in records if row["max_score"]}
     if nothing := [name for name in names if not of.get(name)]:

@@ -80,6 +80,7 @@ def grade(settings: Settings, course: Course, submission: Submission) -> Outcome
     best_tier()  # said before anything else is done
     leave_memory(settings, course)
     plan = plans.load(settings.assignment, course)
+    # A count since the container began: what it had before is not this submission's.
     killed = _killed_for_memory()
     with _ended_after(60 * settings.minutes - END_EARLY_S):
         session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course))
@@ -153,6 +154,7 @@ def _ended_after(seconds: float) -> Iterator[None]:
         )
 
     before = signal.signal(signal.SIGALRM, up)
+    # No time left must not be 0, which would switch the alarm off.
     signal.setitimer(signal.ITIMER_REAL, max(1.0, seconds))
     try:
         yield

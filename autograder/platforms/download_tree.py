@@ -117,6 +117,7 @@ def tree_of(path: Path) -> Tree | None:
     if path.suffix != ".zip" or path.is_symlink():
         return None
     try:
+        # Before zipfile opens it, which makes an object for each entry that it names.
         directory_size(path, most=_MOST_ENTRIES, max_bytes=32 * MIB)
         return Archive(path)
     except (Refused, OSError, *DAMAGED):

@@ -44,7 +44,7 @@ def take(
         roster: if it is Moodle's grading worksheet, it says who handed in, and when.
         times: Canvas's list of the submissions, which says when they were handed in.
         timezone: of times without one; None: this machine's, for a worksheet's.
-        layout: of all paths, as `finding` lists them; None: the names at their tops tell.
+        layout: of all paths, as `submissions` lists them; None: the names at their tops tell.
 
     Raises:
         PathError: a path isn't there, is a mix, holds nothing, or a student has two submissions; or
@@ -185,6 +185,7 @@ def _record(
         )
     moments = {u.student: u.received for u in given.uploads if u.received is not None}
     before = receipt.received(course, plan.name)
+    # Where one of the two times is missing, nothing was handed in again.
     again = [
         submission
         for submission in own

@@ -34,6 +34,7 @@ def unpack(found: Download, assignment: Assignment, course: Course) -> list[Subm
             storage.private_folder(outer)
             with tempfile.TemporaryDirectory(dir=outer, prefix=".") as fresh:
                 _write(found, assignment.limits, Path(fresh) / folder.name)
+                # Another grader may have unpacked the same meanwhile.
                 if not folder.is_dir():
                     os.rename(Path(fresh) / folder.name, folder)
         listed = json.loads((folder / "submissions.json").read_text(encoding="utf-8"))

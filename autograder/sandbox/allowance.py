@@ -86,6 +86,7 @@ class Allowance:
         finally:
             self._calling = False
             self._ours_s += self._own_cpu() - self._call_began
+            # The network looks during calls alone: many short ones would go by without a look.
             if not self.left_s or self._clock() - self._looked >= self.every_s:
                 self.awake()
                 self.over(False)
@@ -117,5 +118,6 @@ class Allowance:
             return f"within {limits.cpu_s:g} s of CPU time, which a module's calls have together"
         if self._slept_s >= limits.sleep_s:
             return f"while its ranks slept for {limits.sleep_s:g} s"
+        # Last: what the submission has used up costs points, what the clock ends is graded again.
         self.ended_by_clock = not self.left_s
         return f"within {limits.clock_s:g} s" if self.ended_by_clock else None

@@ -89,6 +89,7 @@ def arguments(
             options += ["--cap-add", capability]
     else:
         options += ["--unshare-user", "--uid", str(_UID_INSIDE), "--gid", str(_UID_INSIDE)]
+        # In a user namespace of its own a program would have every capability again.
         options += ["--disable-userns"] if newest_options and not nests else []
     for name, value in env.items():
         options += ["--setenv", name, value]
@@ -96,6 +97,7 @@ def arguments(
     options += ["--dev", "/dev"]
     for device in devices:
         options += ["--dev-bind", str(device), str(device)]
+    # After --dev, whose own tmpfs is writable and has no size of ours.
     options += ["--size", str(limits.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]
     options += ["--remount-ro", "/dev"]
     options += ["--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]
@@ -174,6 +176,7 @@ def _mounts(binds: Mapping[str, Path | str]) -> list[str]:
     options: list[str] = []
     folders: set[Path] = {Path("/"), Path("/dev"), *_PRIVATE}
     shelves: list[str] = []
+    # Sorted, a folder is bound before what lies below it, which it would hide otherwise.
     for inside in sorted(binds):
         for parent in reversed(Path(inside).parents):
             if parent in folders or _covered(parent, binds):
@@ -192,6 +195,7 @@ def _mounts(binds: Mapping[str, Path | str]) -> list[str]:
             hidden = folder / name
             if hidden.is_dir() and _covered(hidden, binds):
                 options += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
+    # Read-only at the end: until then bubblewrap makes the places of the binds in them.
     return options + shelves
 
 
@@ -242,13 +246,16 @@ def start_bubblewrap(
         prefix += ["--seccomp", str(ours[-1])]
     prefix += ["--", *_GATE]
     try:
+        # Empty, since --clearenv leaves bubblewrap's own environment to be read in /proc/1/environ.
         popen = start([*prefix, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)
     finally:
         for descriptor in ours:
             os.close(descriptor)
+    # Our writing end is closed above: so this ends, also where bubblewrap dies and writes nothing.
     with open(info_read, "rb") as stream:
         info = stream.read()
     try:
+        # Before the gate opens: while the command waits there, its namespace is sure to exist.
         first = json.loads(info)["child-pid"]
         namespace = os.open(f"/proc/{first}/ns/pid", os.O_RDONLY)
     except (ValueError, KeyError, OSError):  # it ended at once; its output says why
@@ -260,6 +267,7 @@ def _open_gate(popen: subprocess.Popen[bytes]) -> bytes:
     """Let the command begin; returns what came in place of its being ready."""
     assert popen.stdin is not None and popen.stdout is not None
     line = b""
+    # Byte by byte: what follows the line is for the drain, which reads the same descriptor.
     while not line.endswith(b"\n") and (byte := os.read(popen.stdout.fileno(), 1)):
         line += byte
     with contextlib.suppress(BrokenPipeError), popen.stdin:
@@ -275,6 +283,7 @@ def outer_filter() -> bytes:
 def _pipe_holding(data: bytes) -> int:
     """The reading end of a pipe that holds ``data`` and then ends."""
     read, write = os.pipe()
+    # Nobody reads yet, so writing more than a pipe holds (64 KiB on Linux) would block for ever.
     with open(write, "wb") as stream:
         if len(data) > 60000:
             raise ValueError(f"{len(data)} bytes of options: more than a pipe holds")

@@ -82,6 +82,7 @@ class ControlGroup:
 
         The shell that moves itself becomes the command: its line is seen nowhere.
         """
+        # In cgroup.procs 0 stands for the process that writes it.
         return ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', str(self.path / "cgroup.procs")]
 
     def adopt(self, pid: int) -> None:
@@ -209,8 +210,10 @@ def settle() -> Path:
             f"{base} has no controller {missing[0]}; it has {' '.join(offered) or 'none'}"
         )
     if not _is_root(base):
+        # Before controllers are turned on: the kernel refuses them to a group that has processes.
         _empty(base)
     on = (base / "cgroup.subtree_control").read_text().split()
+    # One write for each: of several in one the kernel takes all or none.
     for name in (*NEEDED, *WANTED):
         if name in offered and name not in on:
             try:
@@ -231,11 +234,14 @@ def delegated() -> Path:
         OSError: none was; the message says what to do.
     """
     group = own_group()
+    # Once `_empty` has run, this process and its forks are in the leaf.
     base = group.parent if group.name == _LEAF else group
     if not os.access(base / "cgroup.procs", os.W_OK) or not os.access(base, os.W_OK):
         raise OSError(f"{base} was not delegated to this account; start the grader by `{_HOW}`")
     if _is_root(base) or base == _mount()[0] or _says_delegated(base):
         return base
+    # Without a mark, ours begins where the group above is not ours to write. Where it is, this one
+    # is kept by whoever divides that, such as systemd's user manager.
     if os.access(base.parent / "cgroup.procs", os.W_OK):
         raise OSError(f"{base} is kept by others; start the grader by `{_HOW}`")
     return base
@@ -263,6 +269,7 @@ def _mount() -> tuple[Path, str]:
         fields, _, rest = line.partition(" - ")
         if rest.split()[0] == "cgroup2":
             columns = fields.split()
+            # mountinfo writes a space in a path as \040.
             return Path(columns[4].encode().decode("unicode_escape")), columns[3]
     raise OSError("control groups of version 2 are not mounted here")
 

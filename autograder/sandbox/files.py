@@ -60,6 +60,7 @@ def kit() -> Path:
     stage.chmod(0o755)
     target = stage / "ringside"
     shutil.copytree(source, target, symlinks=False, ignore=_closed, copy_function=_copy)
+    # Here, since the copy is read-only inside: each program would compile it for itself.
     compileall.compile_dir(target, quiet=2)
     for path in [target, *target.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -80,6 +80,8 @@ class Process:
 
     def kill(self) -> None:
         """Kill it and everything below it, and wait until that is done."""
+        # First, since it waits for the watchdog's thread, which calls `_kill_tree` too: so `look`
+        # in there has one caller at a time.
         self.watchdog.stop()
         self._kill_tree()
 
@@ -118,6 +120,7 @@ class Process:
             self._namespace = None
         if self._group is not None:
             self._kernel_killed_for = self._group.killed_for(self._limits)
+            # Before the group is closed: the kernel's account of it goes with its files.
             self._usage = self._group.usage()
             self._group.close()
             self._group = None
@@ -125,12 +128,15 @@ class Process:
     def output(self) -> str:
         """The first bytes of what it wrote; whole once it has ended."""
         if self._popen.poll() is not None:
+            # With a limit: a process that has inherited the pipe keeps it open.
             self.drain.join(timeout=5)
         return self.drain.text()
 
     def _kill_tree(self) -> None:
         if self._group is not None:
             self._group.kill()
+        # Before the root is killed below: then the walk down from it finds nothing, and only what
+        # was seen or is in the namespace can be killed.
         self.watchdog.look()
         kill_all(self._root, known=self.watchdog.seen | self._members())
         with contextlib.suppress(subprocess.TimeoutExpired):

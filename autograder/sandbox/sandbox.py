@@ -191,6 +191,7 @@ class Sandbox:
     def open_pipe(self, number: int) -> int:
         """The reading end of a named pipe, not blocking; open it before the writer starts."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        # A blocking open waits for a writer, and a submission may never become one.
         return os.open(self._stage / "job" / f"pipe{number}", flags)
 
     def kill(self) -> None:
@@ -278,6 +279,8 @@ class Sandbox:
 
     def _nproc(self) -> int:
         """The limit is on the user's processes; outside a namespace those of others count."""
+        # Since Linux 5.14 each user namespace counts processes for itself. Root has no such
+        # namespace, and becomes a user of its own for each sandbox (`_free_uid`).
         counted_apart = self.tier in Tier.IN_BUBBLEWRAP and _kernel() >= (5, 14)
         if counted_apart or os.geteuid() == 0:
             return self.limits.processes
@@ -320,6 +323,7 @@ def _bubblewrap_fails() -> str | None:
     with scratch.fresh("probe-") as folder:
         # A module that can't be read inside would look like one that was not handed in.
         (folder / "module.py").touch()
+        # With a tier: without one the sandbox would ask `best_tier`, and so this function again.
         sandbox = Sandbox(folder, tier=Tier.BUBBLEWRAP)
         read = f"import os, ctypes; open({str(sandbox.modules_path / 'module.py')!r}).close()"
         with sandbox:
@@ -380,6 +384,7 @@ def _no_other_user() -> str | None:
 
 def _free_uid() -> int:
     """A user id that owns nothing; each sandbox its own, so that limits are its own too."""
+    # A number comes again after 16 sandboxes of this process, and in one whose id is 250 away.
     return _FIRST_UID + (os.getpid() * 16 + next(_counter) % 16) % _NUM_UIDS
 
 

@@ -39,6 +39,7 @@ _SET_CHILD_SUBREAPER = 36
 def main(fd: int, imports: str) -> None:
     """Serve until the socket closes; a fork goes on as the program."""
     control = socket.socket(fileno=fd)
+    # The way into a room ends at once, and its child, the room's init, becomes ours to reap.
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     here = Path(__file__).parent
     enter = runpy.run_path(str(here / "room.py"))["enter"]
@@ -61,6 +62,7 @@ def main(fd: int, imports: str) -> None:
                 pass
         if not os.fork():
             break
+        # An end of a program's output that stayed open here would let its reader wait for ever.
         for number in fds:
             os.close(number)
     control.close()

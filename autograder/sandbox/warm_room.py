@@ -58,7 +58,10 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
             for a signal.
     """
     try:
+        # The order holds: mounts and loopback need the rights that `_give_up` gives away, and the
+        # filter refuses mounts and namespaces. What is forked afterwards inherits all of it.
         _leave_the_nursery(as_root=room["uid"] is not None)
+        # After unshare the first child is process 1 of the namespace; this process stays outside.
         if os.fork():
             os._exit(0)
         os.setsid()
@@ -69,6 +72,8 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
             resource.setrlimit(getattr(resource, name), (value, value))
         _filter(outer_filter)
         life.send(THERE)
+        # Whoever asked now watches this process and puts it into a control group: a program that
+        # had begun before could be outside of both.
         if life.recv(1) != GO:
             os._exit(1)
         program = os.fork()
@@ -85,10 +90,12 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
 def _leave_the_nursery(*, as_root: bool) -> None:
     uid, gid = os.getuid(), os.getgid()
     spaces = _NEWNS | _NEWPID | _NEWIPC | _NEWNET | _NEWUTS | (0 if as_root else _NEWUSER)
+    # In one call: the kernel makes the user namespace first, and the others belong to it.
     _check(_libc.unshare(spaces), "unshare")
     _libc.unshare(_NEWCGROUP)  # not every kernel has it
     if not as_root:
         for name, text in (
+            # First: else the kernel takes no gid_map from a process without rights outside.
             ("setgroups", "deny"),
             ("uid_map", f"{uid} {uid} 1"),
             ("gid_map", f"{gid} {gid} 1"),
@@ -101,16 +108,20 @@ def _leave_the_nursery(*, as_root: bool) -> None:
 
 def _mount_all(room: Mapping[str, Any]) -> None:
     safe = _NOSUID | _NODEV
+    # First: what is mounted from here on must not show in the nursery, and so in other rooms.
     _mount("", "/", "", _REC | _PRIVATE)
     for inside, name in (("/modules", "modules"), ("/job", "job"), ("/etc/passwd", "passwd")):
         _mount(f"{room['stage']}/{name}", inside, "", _BIND)  # read-only, as where it comes from
+    # After the binds, whose sources it covers: from here on no submission's stage can be reached.
     _mount("tmpfs", room["hide"], "tmpfs", safe | _NOEXEC | _RDONLY, "mode=755,size=4k")
+    # Before /tmp and /dev/shm are covered: afterwards only a descriptor leads there.
     held = [(path, os.open(path, os.O_PATH | os.O_NOFOLLOW)) for path in room["shown"]]
     _mount("tmpfs", "/tmp", "tmpfs", safe, f"mode=1777,size={room['tmp_bytes']}")
     _mount("tmpfs", "/dev/shm", "tmpfs", safe, f"mode=1777,size={room['shm_bytes']}")
     for path, number in held:
         _show(path, number)
     _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    # After `_show`, which goes through the nursery's /proc.
     if room["proc"]:
         _show_processes(safe)
     else:
@@ -151,17 +162,22 @@ def _raise_loopback() -> None:
 def _give_up(uid: int | None) -> None:
     """Every right, for good; and leave root."""
     number = 0
+    # Before the user changes, since it takes a right (CAP_SETPCAP). It ends behind the kernel's
+    # last capability, which is above 30 on each kernel that has these namespaces.
     while _try_prctl(_CAPBSET_DROP, number):
         number += 1
     if number < 30:
         raise OSError(ctypes.get_errno(), f"capability {number} stays in the bounding set")
     _prctl(_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
     if uid is not None:
+        # The user last: whoever is not root any more can't change groups.
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    # Version 3: two times effective, permitted and inheritable, 4 bytes each.
     _check(_libc.capset(header, bytes(24)), "capset")
+    # Without it the kernel takes no filter of system calls from a process without rights.
     _prctl(_SET_NO_NEW_PRIVS, 1)
     _prctl(_SET_DUMPABLE, 0)  # init's memory, environment and descriptors are for nobody
 
@@ -179,11 +195,14 @@ def _be_init(program: int, life: socket.socket) -> None:
     for number in (0, 1, 2):
         os.dup2(null, number)
     life_fd = life.fileno()
+    # The program's pipes must end with the program, and init has copies of their ends.
     os.closerange(3, life_fd)
     os.closerange(life_fd + 1, os.sysconf("SC_OPEN_MAX"))
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
+    # A child that ends between waitpid and poll leaves a byte here, so poll returns. The handler
+    # does nothing, but without one the wakeup descriptor hears of no signal.
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     events = select.poll()

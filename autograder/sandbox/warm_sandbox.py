@@ -157,9 +157,11 @@ def _start(kind: str) -> WarmNursery:
             signal.signal(signal.SIGTERM, lambda number, frame: None)  # it ends when nobody holds
             with contextlib.suppress(BrokenPipeError):
                 held.send(bytes([_keep(kind, folder, theirs, held)]))
+            # Until nobody holds: users may still have stages in the folder, which goes next.
             held.recv(1)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            # Not sys.exit: what is registered to run at the exit is the business of whoever forked.
             os._exit(0)
     theirs.close()
     held.close()
@@ -194,6 +196,7 @@ def _keep(kind: str, folder: Path, control: socket.socket, held: socket.socket) 
         ]
         process = sandbox.popen([*command, _IMPORTS[kind]], pass_fds=(control.fileno(),))
         process.watchdog.stop()  # each user watches over its own processes
+        # Were it open here, a request to a nursery that is gone would wait instead of failing.
         control.close()
         end = os.pidfd_open(process.pid)
         select.select([held.fileno(), end], [], [])
@@ -311,6 +314,7 @@ class _Forked:
             answer, about, _, _ = self._life.recvmsg(512, socket.CMSG_SPACE(12))
             if answer[:1] != warm_room.THERE:
                 raise NurseryError(answer[1:].decode("utf-8", "replace") or "the nursery has ended")
+            # struct ucred: pid, uid, gid, an int each. Until `go` the number can't be another's.
             self.pid = array.array("i", about[0][2][:12])[0]
             self._end = os.pidfd_open(self.pid)
             weakref.finalize(self, os.close, self._end)
@@ -338,6 +342,8 @@ class _Forked:
         if self.returncode is None and select.select([self._end], [], [], timeout)[0]:
             with self._ending:
                 if self.returncode is None:
+                    # The byte comes once: one of two threads takes it, the other finds the status.
                     answer = self._life.recv(1)
+                    # Its init told nothing, so it was killed, and all that was in the room with it.
                     self.returncode = answer[0] if answer else -signal.SIGKILL
         return self.returncode

@@ -42,6 +42,7 @@ class ProcessId:
     def of(cls, pid: int) -> ProcessId:
         """The process that has this number now; it may have ended just now."""
         state = _state(pid)
+        # No process has started at -1, so this one counts as dead.
         return cls(pid, -1 if state is None else state[2])
 
     def alive(self) -> bool:

@@ -15,7 +15,7 @@ submission that has no result after an array::
 None of them is the student's zero: inside a task the sandbox bounds what student code may do.
 
 The folder ``build/array/<assignment>/`` holds one folder for each array (`grading_array`), and what
-`state` keeps.
+`array_state` keeps.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class ClusterClass:
         self.folder.chmod(0o700)
         with self._state.lock():
             if self.site.scheduler != "none":
+                # First: what an earlier process's array still brings is not submitted again.
                 self._go_on()
             self._rounds()
             self._state.forget()
@@ -186,6 +187,7 @@ class ClusterClass:
 
     def _new_folder(self, number: int) -> Path:
         """A folder for an array; with the first one those of earlier gradings are removed."""
+        # No task writes there any more: `_go_on` has followed an earlier array to its end.
         if number == 0:
             for old in self.folder.glob("[0-9]*"):
                 shutil.rmtree(old, ignore_errors=True)
@@ -239,6 +241,7 @@ class ClusterClass:
                     f"`scancel {job_id}` ends it."
                 )
                 raise
+        # Before the judgement: a result that is not seen yet would count as one that the task lost.
         self._see(array, left)
         judge = cluster_ends.Judge(array, job_id, self.course, ends)
         for number, each in enumerate(left):

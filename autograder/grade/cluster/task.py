@@ -70,6 +70,7 @@ def run(folder: Path, tasks: Sequence[int], options: TaskOptions) -> int:
             record = folder / "records" / f"{number}.json"
             if record.exists():
                 continue
+            # Before it is graded: should it end the task, this says which one did.
             _note(folder, task, {**here, "began": number})
             path = array["submissions"][number]
             begun_s = time.monotonic()

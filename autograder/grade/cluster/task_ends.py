@@ -101,6 +101,7 @@ class Judge:
         task = self.task_of[number]
         node = self.nodes.get(task, {})
         host = str(node.get("host", ""))
+        # A record says more than the task's end, which came after it, whatever it was.
         entry = record(self.array, number)
         if entry is not None and entry.get("status") == "graded":
             return NextStep("not again", self._elsewhere(node))

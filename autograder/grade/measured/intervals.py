@@ -46,6 +46,7 @@ def median_interval(values: Sequence[float], confidence: float) -> Interval:
     if not ordered:
         raise ValueError("a median needs at least one value")
     best = 0
+    # `best` counts from 0 and k from 1, so the next narrower interval is that of k = best + 2.
     while best + 1 < len(ordered) / 2 and _confidence(len(ordered), best + 2) >= confidence:
         best += 1
     return Interval(

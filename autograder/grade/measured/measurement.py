@@ -228,6 +228,7 @@ class Pair:
         for who in ("student", "reference") if student_first else ("reference", "student"):
             windows[who] = self._call(who, arguments)
         if not self.alone:
+            # After the reference's turn, which it would have slowed down, had it run meanwhile.
             self.worlds["student"].check_still()
         theirs, ours = windows["student"], windows["reference"]
         for rank, (value, reference) in enumerate(zip(theirs.values, ours.values, strict=True)):
@@ -248,6 +249,7 @@ class Pair:
             else:
                 window = self.worlds[who].call(arguments, patience_s)
         if who == "reference":
+            # What is too slow still gets a ratio; only what is very much slower is ended.
             self.patience_s = max(self.patience_s, 5 * window.seconds)
         return window
 
@@ -298,6 +300,7 @@ def _take_turns(pair: Pair, spec: MeasuredSpec, record: Measurement) -> None:
     for number in range(spec.pairs):
         if number % 4 == 0:
             around += [pair.around() for _ in range(AROUND)]
+        # Thue's sequence: whether a number's ones are even.
         theirs, ours = pair.turn(student_first=number.bit_count() % 2 == 0)
         record.student_s.append(theirs)
         record.reference_s.append(ours)
@@ -315,9 +318,11 @@ def judge(spec: MeasuredSpec, record: Measurement) -> None:
             "takes longer."
         )
     theirs, ours = (
+        # A short call may take less than `around`, a median: a ratio needs positive times.
         [max(seconds - around, 1e-9) for seconds in times]
         for times in (record.student_s, record.reference_s)
     )
+    # Neighbours, as in a pair: so a slow drift of the machine counts in neither ratio.
     control = median_interval(
         [second / first for first, second in zip(ours[::2], ours[1::2], strict=True)],
         CONTROL_CONFIDENCE,

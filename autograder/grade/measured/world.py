@@ -148,8 +148,10 @@ class World:
             pairs = []
             for _ in range(world_size):
                 ours, theirs = socket.socketpair()
+                # Closed here once the ranks have them: else a rank's end would not end its socket.
                 stack.callback(theirs.close)
                 self._channels.append(ours)
+                # One part for the arguments, two for the result.
                 memory = _sealed_memory(3 * self._room)
                 stack.callback(os.close, memory)
                 self._memories.append(mmap.mmap(memory, 0))
@@ -193,6 +195,7 @@ class World:
         return self._window(arguments, timeout_s, ECHO).seconds
 
     def _window(self, arguments: Sequence[tuple[Any, ...]], timeout_s: float, what: int) -> Window:
+        # Unknown inside until the order comes: a reply that was sent ahead of it is refused.
         orders, nonce = [], secrets.randbits(64)
         for memory, args in zip(self._memories, arguments, strict=True):
             data = codec.encode(args)
@@ -206,6 +209,7 @@ class World:
             self._send(channel, order)
         self._signal(signal.SIGCONT)
         sizes = self._replies(nonce, deadline)
+        # Before the clock is read: a rank that works on after its reply does so in the window.
         self._signal(signal.SIGSTOP)
         seconds = (time.perf_counter_ns() - started) / 1e9
         self._stop()
@@ -217,6 +221,7 @@ class World:
         Raises:
             Disturbed: something has.
         """
+        # A process that came since then is missing in this sum, so they are counted, too.
         used_ns = sum(_cpu_ns(process) for process in self.processes) - self._clock_ns
         if used_ns > _TOLERATED_NS or len(descendants(self._root)) != len(self.processes):
             raise Disturbed(
@@ -250,6 +255,7 @@ class World:
 
     def _reply(self, rank: int, nonce: int) -> int:
         channel = self._channels[rank]
+        # There is something to read, but a rank that sends half a reply must not hold us up.
         channel.settimeout(1.0)
         try:
             data = channel.recv(REPLY.size, socket.MSG_WAITALL)
@@ -264,6 +270,7 @@ class World:
 
     def _value(self, rank: int, nbytes: int) -> Any:
         try:
+            # A slice of a mmap is a copy: a rank that still runs can't change it while it is read.
             return codec.decode(self._memories[rank][self._room : self._room + nbytes])
         except CodecError as error:
             raise CallFailed(f"rank {rank}'s result can't be read: {error}") from None
@@ -331,6 +338,7 @@ def _tasks(process: ProcessId, name: str) -> Iterator[bytes]:
 
 
 def _still(process: ProcessId) -> bool:
+    # The state follows the program's name, which may hold brackets itself.
     states = [
         line[line.rindex(b")") + 2 : line.rindex(b")") + 3] for line in _tasks(process, "stat")
     ]
@@ -338,4 +346,5 @@ def _still(process: ProcessId) -> bool:
 
 
 def _cpu_ns(process: ProcessId) -> int:
+    # schedstat: nanoseconds on a processor, nanoseconds in its queue, time slices.
     return sum(int(line.split()[0]) for line in _tasks(process, "schedstat") if line)

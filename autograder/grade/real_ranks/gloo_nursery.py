@@ -109,6 +109,7 @@ def _be_rank(store: str, rank: int, world_size: int, number: int, first_pipe: in
             world_size=world_size,
             timeout=_PATIENCE,
         )
+        # After the library has started what it needs, and before the first line of the student's.
         seccomp.refuse_processes(os.getpid())
         runpy.run_path(os.path.join(results, "driver.py"), run_name="__main__")
     except BaseException:

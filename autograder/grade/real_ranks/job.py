@@ -113,6 +113,7 @@ def run_mpi(
             return MpiOutcome("unavailable", [], reason, 0.0)
         started = time.monotonic()
         variables = {"RINGSIDE_JOB_OWN_HASHES": "1"} if own_hashes else {}
+        # Before any rank: one that opens its pipe for writing waits for a reader.
         pipes = [sandbox.open_pipe(number) for number in range(sum(worlds))]
         try:
             process = sandbox.popen(

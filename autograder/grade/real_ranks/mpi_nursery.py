@@ -55,6 +55,7 @@ def nurse(mpiexec: str, worlds: Sequence[int]) -> Callable[[], int]:
             ranks.append(pid)
         status = job.wait() or status
         for pid in ranks:
+            # Nobody has reaped it, so the number is still the rank's.
             os.kill(pid, 9)  # whoever waits for one that has failed
             os.waitpid(pid, 0)
         _clear(before)
@@ -116,6 +117,7 @@ def _accept(
 def _take_over(up: socket.socket, number: int, first_pipe: int) -> Callable[[], int]:
     """Become the rank that a stand-in stands for; returns what tells it how the rank ended."""
     up.settimeout(None)
+    # Descriptors come with the first bytes; a large environment takes several reads.
     text, fds, _, _ = socket.recv_fds(up, 1 << 16, 3)
     length = int.from_bytes(text[:4], "little")
     while len(text) < length + 4:
@@ -163,6 +165,7 @@ def be_rank(number: int, first_pipe: int) -> int:
     from ringside.ranks import seccomp
 
     MPI.Init_thread()
+    # After MPI has started what it needs, and before the first line of the student's.
     seccomp.refuse_processes(os.getpid())
     os.environ["RINGSIDE_JOB_WORLD"] = str(number)
     os.environ["RINGSIDE_JOB_PIPE"] = _beside(f"pipe{first_pipe + MPI.COMM_WORLD.rank}")

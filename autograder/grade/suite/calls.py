@@ -127,6 +127,7 @@ class Ranks:
             result = self._session.call(
                 target, world_size, args, timeout_s=left_s, last=self.apart, **options
             )
+        # Before any check sees it: a sentence of theirs may quote the error.
         result = self.disclosure.of_run(result)
         if self._allowance.ended:
             first = args[0][0] if args and args[0] else None  # what supplied callers shall call

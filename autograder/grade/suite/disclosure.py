@@ -57,6 +57,7 @@ _FIXED = {
     "the process ended before its function returned (os._exit, a signal or a crash)",
 }  # fmt: skip
 _NAME, _PATH = r"'(\w+)'", r"'([\w.]+)'"
+# Numbers have one digit: longer ones could spell a hidden input.
 _SENTENCES = [
     re.compile(pattern)
     for pattern in (

@@ -69,10 +69,12 @@ def run(arguments: Sequence[str], folder: Path, timeout_s: float, warm: Sequence
         try:
             pid = _nursery().fork(arguments, folder, write, warm)
         finally:
+            # The suite alone holds the writing end now, so what is read ends when the suite does.
             os.close(write)
         output, ended = _read(read, time.monotonic() + timeout_s)
         if not ended:
             with contextlib.suppress(ProcessLookupError):
+                # It leads a group (`_become`), so what it has started ends with it.
                 os.killpg(pid, signal.SIGKILL)
             output += _read(read, time.monotonic() + 5.0)[0]
             output += f"\nkilled after {timeout_s:g} s".encode()
@@ -126,6 +128,7 @@ class _Nursery:
     ) -> int:
         """Process id of a new suite, which writes to ``output``."""
         request = {"arguments": list(arguments), "folder": str(folder), "warm": list(warm)}
+        # An answer names no request: one request and its answer at a time.
         with self._lock, contextlib.suppress(ConnectionError):
             with contextlib.suppress(BrokenPipeError):  # it may have said why
                 socket.send_fds(self._control, [json.dumps(request).encode() + b"\n"], [output])
@@ -203,8 +206,10 @@ def serve(fd: int, run: str) -> None:
             if request is None:
                 dying_s = 0.0
                 break
+            # Nobody else reaps: a number in here is no other process's when it is killed below.
             children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
             try:
+                # Here and not in the suite: it serves suites to come, and forks where no thread is.
                 warm_sandbox.start(request["warm"])
                 pid = os.fork()
             except Exception as error:  # no room, no memory: others still run
@@ -262,6 +267,7 @@ def _become(request: dict[str, Any], output: int, nursery: int) -> None:
     """Leave the nursery's session, folder and output, and end when it does."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        # If the nursery died before the call above, no signal will come.
         if os.getppid() != nursery:
             os._exit(1)
     os.setsid()

@@ -78,8 +78,10 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
                 patience=allowance,
                 debug_rank=job.debug_rank,
             )
+        # After its sandbox, so that it is ended before the sandbox is.
         stack.enter_context(session)
         if job.sandbox:
+            # Counting begins here: what starting took is not the submission's.
             allowance.watch(sandbox.reading, sandbox.lower_priority)
         else:
             allowance.watch(lambda: of_tree(session.process))
@@ -254,6 +256,7 @@ class Recorder:
             detail = noted(verdict.detail, [call.result for call in calls])
             test.detail = cut(detail, DETAIL_LIMIT)
             test.reproduce = cut(verdict.reproduce, MESSAGE_LIMIT)
+        # No verdict, but an exception: whose fault it is, in this order (`whose_fault`).
         elif target := self._misshapen(item):
             test.message = f"what came back from {target} has not the form that it must have."
             self.record.flags.append(
@@ -323,6 +326,7 @@ class Recorder:
                 f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
             )
         for test in self.record.tests:
+            # Before tests are held to the essential one: waivers undo that (`waived`).
             test.uncut, test.uncut_message = test.earned, test.message
         if not self.job.about:
             hold_to_the_essential(self.record.tests)

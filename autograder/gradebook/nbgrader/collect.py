@@ -62,6 +62,7 @@ def _arrived(source: Path, student: str, assignment: str) -> datetime.datetime:
         inside = [each, *each.rglob("*")]
         moments[each] = max(os.lstat(path).st_ctime for path in inside)
     moment, handed_in = moments.pop(source), work(source)
+    # Back from the newest before it, as long as it is the same work.
     for each in sorted(moments, key=lambda each: -moments[each]):
         if moments[each] <= moment:
             if work(each) != handed_in:

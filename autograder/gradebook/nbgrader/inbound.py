@@ -57,6 +57,7 @@ class OwnCollect(ExchangeCollect):  # type: ignore[misc]
                 self.log.warning("%s can't be read: %s.", source, error.strerror)
                 return
             with opened:
+                # Of what was opened, and not by its name, behind which the student may put another.
                 status = os.fstat(opened.fileno())
                 if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
                     self.log.warning("%s is no file of the student's own.", source)

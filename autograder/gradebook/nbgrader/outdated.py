@@ -45,6 +45,7 @@ def clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
     weakref.finalize(exporter, os.close, lock)  # held while this run lasts
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # What another run is just making looks like what a killed one has left.
     except BlockingIOError:
         return
     except OSError:  # folders can't be locked there: then one run at a time is the rule

@@ -171,12 +171,15 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
         self.student_id = names["student"]
         with Gradebook(names["db_url"]) as self.gradebook:
             session = self.gradebook.db
+            # nbgrader commits after each cell; one that is killed must leave the older grade.
             commit, session.commit = session.commit, session.flush
             course = Course.of_root(self.parent.parent.coursedir.root)
             plan = plans.load(self.assignment_id, course)
             submission = self.gradebook.find_submission(plan.name, self.student_id)
             applied_decisions.lift(self.gradebook, plan, submission)
+            # After the lift: of points that somebody typed, and not of those of a decision.
             seen = self._seen(course, plan, submission)
+            # Not super(): SaveAutoGrades would open a gradebook of its own, which commits.
             nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
             outcome = outcome_of(nb)
             self._save_extra_credit(plan, outcome)
@@ -233,7 +236,7 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
 
 
 class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
-    """Keeps what was given and why, after all else is in the gradebook; see ``graded``."""
+    """Keeps what was given and why, after all else is in the gradebook; see ``grading_record``."""
 
     def preprocess(
         self, nb: NotebookNode, resources: dict[str, Any]

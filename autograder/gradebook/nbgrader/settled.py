@@ -61,6 +61,7 @@ def _settle_points(book: Any, course: Course, plan: Assignment) -> None:
     submissions = _submissions(book, plan, touched, closed)
     for submission in submissions:
         applied_decisions.lift(book, plan, submission)
+    # While decisions are lifted: partners share what a person typed, and a decision covers it.
     partners.give(book, course, plan, together.values())
     for submission in submissions:
         own_decisions = decisions.of_student(all_decisions, str(submission.student_id))

@@ -107,6 +107,7 @@ def quarantine_folder(course: Course, folder: Path) -> None:
     """Sweep one folder of the submitted tree, and stamp it with our receipt."""
     student, assignment = folder.parent.name, folder.name
     shelf = course.build / "quarantine" / student / assignment
+    # Before the stamp, which would follow a link that is called timestamp.txt.
     refused = sweep(folder, shelf, limits.load(assignment, course))
     moment = receipt.arrived(course, assignment).get(student)
     claimed = receipt.stamp(folder, moment)

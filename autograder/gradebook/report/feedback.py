@@ -383,6 +383,7 @@ def _counts(entries: object) -> tuple[CountRow, ...]:
 
 
 def _worst(case: str, name: str, pairs: list[tuple[float, float]]) -> CountRow:
+    # Of a bound of 0 there is no share: whatever goes past it counts as the most that is shown.
     shares = [m / b if b else 2.0 * (m > 0) for m, b in pairs]
     rank = max(range(len(pairs)), key=lambda each: shares[each])
     measured, bound = pairs[rank]

@@ -1,4 +1,4 @@
-"""The class at a glance, in the terminal; `report_page` shows the same as one HTML page."""
+"""The class at a glance, in the terminal; `page` shows the same as one HTML page."""
 
 from __future__ import annotations
 

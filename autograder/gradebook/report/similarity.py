@@ -217,12 +217,14 @@ def _matches(
 ) -> list[Match]:
     """The pairs among the authors of each shape, and among those of two that are alike."""
     shapes = list(who)
+    # RapidFuzz compares characters, so each kind of token gets one.
     letters = {symbol: chr(at) for at, symbol in enumerate(sorted({t for s in shapes for t in s}))}
     texts = ["".join(letters[symbol] for symbol in tokens) for tokens in shapes]
     table = process.cdist(
         texts, texts, scorer=Indel.normalized_similarity, score_cutoff=threshold, dtype=np.float32
     )
     pairs = []
+    # cdist writes 0 below the cutoff. On the diagonal are authors of one and the same shape.
     for first, second in zip(*np.nonzero(np.triu(table)), strict=True):
         ratio = 1.0 if first == second else float(table[first, second])
         for at, author in enumerate(who[shapes[first]]):

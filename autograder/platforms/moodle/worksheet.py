@@ -79,6 +79,7 @@ class Worksheet:
             match = _NUMBER.search(row["Identifier"])
             if match is not None:
                 people[match[1]] = _person(row, match[1], f"{path}, line {line}", zone)
+        # What two participants share tells them apart no more: each keeps the number instead.
         names = [person.student for person in people.values()]
         people = {
             number: person
