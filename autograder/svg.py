@@ -19,9 +19,9 @@ ELEMENTS = frozenset(
 ATTRIBUTES = frozenset(
     """
     class clip-path cx cy d dominant-baseline dx dy fill fill-opacity font-family font-size
-    font-style font-weight gradientUnits height id markerHeight markerUnits markerWidth marker-
-    end marker-start offset opacity orient patternUnits points preserveAspectRatio r refX refY
-    role rx ry shape-rendering stop-color stop-opacity stroke stroke-dasharray stroke-linecap
+    font-style font-weight gradientUnits height id markerHeight markerUnits markerWidth
+    marker-end marker-start offset opacity orient patternUnits points preserveAspectRatio r refX
+    refY role rx ry shape-rendering stop-color stop-opacity stroke stroke-dasharray stroke-linecap
     stroke-linejoin stroke-opacity stroke-width text-anchor transform viewBox width x x1 x2
     xml:space y y1 y2 aria-label aria-hidden
     """.split()  # noqa: SIM905

@@ -57,9 +57,9 @@ class Process:
         assert popen.stdout is not None
         self.drain = Drain(popen.stdout, limits.output_bytes, said)
         self.drain.start()
-        self.watchdog = Watchdog(self._root, limits.memory_bytes, self._kill_tree)
-        self.watchdog.start()
         self._popen = popen
+        self.watchdog = Watchdog(self._root, limits.memory_bytes, self._kill_tree)
+        self.watchdog.start()  # last: its thread calls `_kill_tree`, which reads all of these
 
     @property
     def killed_for(self) -> str | None:

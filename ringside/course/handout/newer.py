@@ -91,7 +91,12 @@ def _unpack(path: Path, folder: Path) -> None:
             for entry in entries:
                 parts = PurePosixPath(entry.filename.replace("\\", "/")).parts
                 link = stat.S_ISLNK(entry.external_attr >> 16)
-                if link or ".." in parts or entry.filename.startswith("/") or ":" in parts[0]:
+                if (
+                    link
+                    or ".." in parts
+                    or entry.filename.startswith("/")
+                    or ":" in "".join(parts[:1])
+                ):
                     raise HandoutError(f"{path} has an entry that leads outside: {entry.filename}.")
                 archive.extract(entry, folder)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:

@@ -92,12 +92,14 @@ def test_a_drawing_keeps_shapes_and_words_and_loses_the_rest() -> None:
         '<foreignObject><p>x</p></foreignObject><a href="javascript:x()"><text>a</text></a>'
         '<rect width="3" style="background:url(http://x)" fill="url(http://x)"/>'
         '<use xlink:href="#here"/><use href="http://x/y"/><rect fill="url(#grad)"/>'
+        '<path d="M0 0" marker-end="url(#tip)" onclick="x()"/>'
         "<text>rank 3 &lt;b&gt;<title>over</title></text><!-- note --></svg></div>"
     )
     assert drawing == (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:ns1="http://www.w3.org/1999/xlink" '
         'viewBox="0 0 4 4"><rect width="3" /><use ns1:href="#here" /><use />'
-        '<rect fill="url(#grad)" /><text>rank 3 &lt;b&gt;<title>over</title></text></svg>'
+        '<rect fill="url(#grad)" /><path d="M0 0" marker-end="url(#tip)" />'
+        "<text>rank 3 &lt;b&gt;<title>over</title></text></svg>"
     )
 
 
