@@ -174,6 +174,22 @@ def test_a_room_imports_only_from_floors_below_it(package: str) -> None:
     assert not upward, "a room imports only from floors below it:\n" + "\n".join(upward)
 
 
+def test_only_what_assembles_mpi_imports_its_rare_parts() -> None:
+    # What a program sees as MPI is put together there: Comm of its calls, the module of its names.
+    assembling = {"ringside.mpi.comm", "ringside.mpi.namespace"}
+    rare = "ringside.mpi.rare"
+    importers = {
+        module
+        for package in FLOORS
+        for module, imports in arrows(package).items()
+        for other in imports
+        if f"{other}.".startswith(f"{rare}.") and not f"{module}.".startswith(f"{rare}.")
+    }
+    strangers = sorted(importers - assembling)
+    assert not strangers, f"{', '.join(strangers)}: nothing below {rare} may need it"
+    assert importers == assembling
+
+
 @pytest.mark.parametrize("package", FLOORS)
 def test_no_modules_import_one_another_in_a_circle(package: str) -> None:
     left = arrows(package)

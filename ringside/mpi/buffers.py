@@ -22,8 +22,8 @@ from typing import Any, Final
 import numpy as np
 
 from ringside.arrays import Array
+from ringside.mpi import dlpack
 from ringside.mpi.datatypes import OF_CODE, OF_DTYPE, Datatype
-from ringside.mpi.rare import dlpack
 
 
 class Special:

@@ -59,10 +59,6 @@ class BufferCollectives(Membership):
         """Give block r to rank r, for all r."""
         prepare.alltoall(self, "Alltoallv", sendbuf, recvbuf, True).run(self)
 
-    def Alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Give block r to rank r, for all r; each block has a datatype of its own."""
-        prepare.alltoall_typed(self, "Alltoallw", sendbuf, recvbuf).run(self)
-
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> None:
         """Reduce all ranks' buffers into the root's."""
         prepare.reduce(self, "Reduce", sendbuf, recvbuf, op, root).run(self)
@@ -130,10 +126,6 @@ class BufferCollectives(Membership):
     def Ialltoallv(self, sendbuf: Any, recvbuf: Any) -> Request:
         """Begin an Alltoallv."""
         return self._start(prepare.alltoall(self, "Ialltoallv", sendbuf, recvbuf, True))
-
-    def Ialltoallw(self, sendbuf: Any, recvbuf: Any) -> Request:
-        """Begin an Alltoallw."""
-        return self._start(prepare.alltoall_typed(self, "Ialltoallw", sendbuf, recvbuf))
 
     def Ireduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> Request:
         """Begin a Reduce."""

@@ -26,12 +26,13 @@ from ringside.mpi.membership import NO_COMM, as_int
 from ringside.mpi.objects import Objects
 from ringside.mpi.pickling import named
 from ringside.mpi.point_to_point import PointToPoint
-from ringside.mpi.rare import errhandler
+from ringside.mpi.rare import attributes, errhandler
 from ringside.mpi.rare.arranging import Arranging
 from ringside.mpi.rare.attributes import Attributed
 from ringside.mpi.rare.errhandler import Errhandler
 from ringside.mpi.rare.info import Info
 from ringside.mpi.rare.persistent import PersistentCollectives
+from ringside.mpi.rare.typed_blocks import TypedCollectives
 from ringside.mpi.unsupported import expect
 from ringside.network.link import Call, CommInfo, Link
 
@@ -41,6 +42,8 @@ class Comm(
     Objects,  # send, recv, bcast
     BufferCollectives,  # Bcast, Allreduce
     Making,  # Dup, Split
+    # Rare from here on: the siblings above know nothing of these.
+    TypedCollectives,  # Alltoallw
     PersistentCollectives,  # Bcast_init
     Attributed,  # Set_attr
 ):
@@ -185,6 +188,17 @@ class Comm(
             LASTUSEDCODE: max(ERROR_STRINGS),
         }
         return predefined[keyval] if keyval in predefined else super().Get_attr(keyval)
+
+    def _born(self, made: Any, info: CommInfo) -> Any:
+        made = super()._born(made, info)
+        # After `_set`, which leaves the copy without attributes.
+        attributes.copy(self, made)
+        return made
+
+    def _release(self) -> None:
+        # First: a key's function may still send on the communicator.
+        attributes.delete_all(self)
+        super()._release()
 
     def Get_info(self) -> Info:
         """Return the hints in force: none."""

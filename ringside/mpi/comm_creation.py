@@ -9,22 +9,20 @@ from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.group import Group, as_ranks
 from ringside.mpi.membership import Membership, as_int
 from ringside.mpi.operation import CollectiveOperation
-from ringside.mpi.rare import attributes
-from ringside.mpi.rare.info import Info
 from ringside.mpi.request import Request
 from ringside.network.link import Call, CommInfo
 
 
 class Making(Membership):
-    """Dup, Split, Create, Free."""
+    """Dup, Split, Create, Free; an ``info`` is a hint without effect."""
 
     __slots__ = ()
 
-    def Dup(self, info: Info | None = None) -> Any:
+    def Dup(self, info: Any = None) -> Any:
         """Return a communicator of the same ranks, whose messages stay apart."""
         return self._born(self._copy(), self._join("dup", (), ("Dup", ())))
 
-    def Dup_with_info(self, info: Info) -> Any:
+    def Dup_with_info(self, info: Any) -> Any:
         """As Dup."""
         return self.Dup(info)
 
@@ -32,7 +30,7 @@ class Making(Membership):
         """As Dup."""
         return self.Dup()
 
-    def Idup(self, info: Info | None = None) -> tuple[Any, Request]:
+    def Idup(self, info: Any = None) -> tuple[Any, Request]:
         """Begin a Dup; the communicator may be used when the request is complete."""
         self._check_comm()
         comm, call = self._copy(), ("Idup", ())
@@ -43,7 +41,7 @@ class Making(Membership):
         )
         return comm, Request._of(operation)
 
-    def Idup_with_info(self, info: Info) -> tuple[Any, Request]:
+    def Idup_with_info(self, info: Any) -> tuple[Any, Request]:
         """As Idup."""
         return self.Idup(info)
 
@@ -53,7 +51,7 @@ class Making(Membership):
         label: Any = "UNDEFINED" if color == UNDEFINED else color
         return self._split("Split", color, key, ("color", label))
 
-    def Split_type(self, split_type: int, key: int = 0, info: Info | None = None) -> Any:
+    def Split_type(self, split_type: int, key: int = 0, info: Any = None) -> Any:
         """Return the communicator of the ranks on our node, for COMM_TYPE_SHARED.
 
         The machine says how many ranks share one; Get_processor_name names it.
@@ -85,9 +83,7 @@ class Making(Membership):
         self._check_comm()
         if self._name in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
             raise MPIException(ERR_COMM, f"{self._name} can't be freed")
-        attributes.delete_all(self)
-        self._link.free(self._id, call=("Free", ()))
-        self._become_null()
+        self._release()
 
     def free(self) -> None:
         """Give the communicator back if it may be."""
@@ -96,12 +92,17 @@ class Making(Membership):
         elif self and not self._is_constant():
             self.Free()
 
+    # Whoever adds to Free overrides `_release`: this name stays bound to the function above.
     Disconnect = Free
+
+    def _release(self) -> None:
+        """Give the number back to the network; nothing can be sent after this."""
+        self._link.free(self._id, call=("Free", ()))
+        self._become_null()
 
     def _born(self, made: Any, info: CommInfo) -> Any:
         """Make ``made``, a copy of us, the communicator that a Dup has given."""
         made._set(self._link, info, "")
-        attributes.copy(self, made)
         return made
 
     def _copy(self) -> Any:

@@ -1,4 +1,8 @@
-"""Datatype, and MPI's own datatypes by name, by type code and by NumPy dtype."""
+"""Datatype, and MPI's own datatypes by name, by type code and by NumPy dtype.
+
+Programs see them with more methods: `complete` of ``ringside.mpi.rare.derived`` adds those that
+make new types out of these.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,11 @@ import numpy as np
 from ringside.mpi.constants import ERR_TYPE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import named
-from ringside.mpi.rare import attributes
-from ringside.mpi.rare.derived import Derived
+from ringside.mpi.type_layout import TypeLayout
 from ringside.mpi.unsupported import NotOfferedError, expect
 
 
-class Datatype(Derived):
+class Datatype(TypeLayout):
     """How the entries of a buffer are laid out."""
 
     __slots__ = ()
@@ -55,9 +58,7 @@ class Datatype(Derived):
         self._check()
         if self._predefined:
             raise MPIException(ERR_TYPE, f"{self._name} is predefined and can't be freed")
-        attributes.delete_all(self)
-        self._take(DATATYPE_NULL)
-        self._attributes = {}
+        self._release()
 
     def free(self) -> None:
         """Give the type back if it may be."""
@@ -65,6 +66,10 @@ class Datatype(Derived):
             self._take(DATATYPE_NULL)
         elif not self._predefined:
             self.Free()
+
+    def _release(self) -> None:
+        self._take(DATATYPE_NULL)
+        self._attributes = {}  # of our own: what we took are those of DATATYPE_NULL itself
 
 
 DATATYPE_NULL = Datatype._make(

@@ -28,6 +28,7 @@ class Membership(Handle):
 
     __slots__ = ("_attributes", "_id", "_link", "_members", "_name", "_rank", "_size")
 
+    # For the methods of rare/: only one of a class's bases can have slots.
     _attributes: dict[int, Any]
     _id: int
     _link: Link

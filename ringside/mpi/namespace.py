@@ -20,7 +20,7 @@ from ringside.mpi import (
 )
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.pickling import Pickle, pickle
-from ringside.mpi.rare import address, arranging, errhandler, graphs, info, topology
+from ringside.mpi.rare import address, arranging, derived, errhandler, graphs, info, topology
 from ringside.mpi.rare.topocomm import Topocomm
 from ringside.mpi.rare.topology import Cartcomm
 from ringside.mpi.status import Status
@@ -59,7 +59,7 @@ _CLASSES: list[type[Any]] = [
     Pickle,
     Status,
     Topocomm,
-    datatypes.Datatype,
+    derived.Datatype,
     errhandler.Errhandler,
     exception.BufferRaceError,
     exception.Exception,
@@ -83,6 +83,7 @@ class Namespace(types.ModuleType):
 
 def build() -> Namespace:
     """Return the module with all its names."""
+    derived.complete()
     module = Namespace("mpi4py.MPI", __doc__)
     names: dict[str, Any] = {
         name: value

@@ -14,7 +14,6 @@ from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.membership import Membership
 from ringside.mpi.op import Op
 from ringside.mpi.operation import CollectiveOperation
-from ringside.mpi.rare.typed_blocks import typed_blocks
 from ringside.network.link import Call
 
 
@@ -114,20 +113,15 @@ def alltoall(comm: Membership, name: str, sendbuf: Any, recvbuf: Any, by_counts:
     blocks = _blocks(comm, recvbuf, True, by_counts)
     in_place = is_in_place(sendbuf)
     send_blocks = blocks if in_place else _blocks(comm, sendbuf, False, by_counts)
-    return _given_to_all(name, send_blocks, blocks, in_place)
+    return exchange(name, send_blocks, blocks, in_place)
 
 
-def alltoall_typed(comm: Membership, name: str, sendbuf: Any, recvbuf: Any) -> Prepared:
-    comm._check_comm()
-    blocks = typed_blocks(recvbuf, True, comm._size)
-    in_place = is_in_place(sendbuf)
-    send_blocks = blocks if in_place else typed_blocks(sendbuf, False, comm._size)
-    return _given_to_all(name, send_blocks, blocks, in_place)
-
-
-def _given_to_all(name: str, given: list[Region], blocks: list[Region], in_place: bool) -> Prepared:
-    parts = [bytes(block.read()) for block in given]
-    sent = [] if in_place else given
+def exchange(
+    name: str, send_blocks: list[Region], blocks: list[Region], in_place: bool
+) -> Prepared:
+    """Block r of ``send_blocks`` goes to rank r; ``blocks`` are filled in rank order."""
+    parts = [bytes(block.read()) for block in send_blocks]
+    sent = [] if in_place else send_blocks
     return Prepared("alltoall", (parts,), (name, ()), _filler(name, blocks), sent, blocks)
 
 

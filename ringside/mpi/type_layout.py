@@ -14,13 +14,13 @@ import numpy as np
 
 from ringside.mpi.constants import ERR_TYPE
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.rare.attributes import Attributed
+from ringside.mpi.unsupported import Handle
 from ringside.network.wire import KIND_OF
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class TypeLayout(Attributed):
+class TypeLayout(Handle):
     """How the entries of a buffer are laid out."""
 
     __slots__ = (
@@ -37,6 +37,8 @@ class TypeLayout(Attributed):
         "offsets",
     )
 
+    # For the methods of rare/: only one of a class's bases can have slots.
+    _attributes: dict[int, Any]
     _committed: bool
     _extent: int
     _lb: int

@@ -1,4 +1,9 @@
-"""Datatypes made of others: rows, columns, blocks, structures."""
+"""Datatypes made of others: rows, columns, blocks, structures.
+
+What sends and receives has to know where the bytes of an entry lie, and not how a program came to
+that layout. So the methods that make types stand here, above, and MPI's own types, which exist by
+then, get them from `complete`.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,18 @@ from typing import Self
 
 import numpy as np
 
+from ringside.mpi import datatypes as basic
 from ringside.mpi.constants import ERR_ARG, ORDER_C, ORDER_F
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.rare import attributes
-from ringside.mpi.type_layout import Offsets, TypeLayout
+from ringside.mpi.rare.attributes import Attributed
+from ringside.mpi.type_layout import Offsets
 
 _MOST_BYTES = 1 << 28  # in one entry with gaps, whose every byte is listed
 
 
-class Derived(TypeLayout):
-    """Dup, Create_vector, Create_struct and their kin."""
+class Datatype(basic.Datatype, Attributed):
+    """A datatype as programs see it: with Create_vector, Create_struct and their kin."""
 
     __slots__ = ()
 
@@ -97,7 +104,7 @@ class Derived(TypeLayout):
         cls,
         blocklengths: Sequence[int],
         displacements: Sequence[int],
-        datatypes: Sequence[Derived],
+        datatypes: Sequence[Datatype],
     ) -> Self:
         """Return blocks of several types at these displacements, in bytes."""
         pieces = [
@@ -158,3 +165,19 @@ class Derived(TypeLayout):
         )
         datatype._committed = committed
         return datatype
+
+    def _release(self) -> None:
+        # First: a key's function may still look at the type.
+        attributes.delete_all(self)
+        super()._release()
+
+
+def complete() -> None:
+    """Make MPI's own types instances of this class.
+
+    The objects themselves change, for copies wouldn't do: a program also gets a type from
+    ``fromcode``, or as an argument of its own reduction, and compares their class to this one.
+    No slot may be added here, as Python refuses another class to an object of another layout.
+    """
+    for datatype in basic.PREDEFINED.values():
+        datatype.__class__ = Datatype

@@ -9,6 +9,7 @@ from ringside.mpi import preparation as prepare
 from ringside.mpi.membership import Membership
 from ringside.mpi.op import SUM, Op
 from ringside.mpi.preparation import Prepared
+from ringside.mpi.rare.typed_blocks import alltoall_typed
 from ringside.mpi.request import Prequest
 
 
@@ -73,7 +74,7 @@ class PersistentCollectives(Membership):
 
     def Alltoallw_init(self, sendbuf: Any, recvbuf: Any, info: Any = None) -> Prequest:
         """Prepare an Ialltoallw."""
-        return self._keep(lambda: prepare.alltoall_typed(self, "Alltoallw_init", sendbuf, recvbuf))
+        return self._keep(lambda: alltoall_typed(self, "Alltoallw_init", sendbuf, recvbuf))
 
     def Reduce_init(
         self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0, info: Any = None

@@ -1,4 +1,4 @@
-"""Blocks that have a datatype each: the specifications of Alltoallw.
+"""Blocks that have a datatype each: Alltoallw, and its specifications.
 
 Displacements count bytes here, not entries::
 
@@ -11,8 +11,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringside.mpi.buffers import BOTTOM, Region, as_datatype, byte_view, check_fits, items
+from ringside.mpi.buffers import (
+    BOTTOM,
+    Region,
+    as_datatype,
+    byte_view,
+    check_fits,
+    is_in_place,
+    items,
+)
+from ringside.mpi.membership import Membership
+from ringside.mpi.preparation import Prepared, exchange
+from ringside.mpi.request import Request
 from ringside.mpi.unsupported import NotOfferedError
+
+
+class TypedCollectives(Membership):
+    """Alltoallw and Ialltoallw."""
+
+    __slots__ = ()
+
+    def Alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
+        """Give block r to rank r, for all r; each block has a datatype of its own."""
+        alltoall_typed(self, "Alltoallw", sendbuf, recvbuf).run(self)
+
+    def Ialltoallw(self, sendbuf: Any, recvbuf: Any) -> Request:
+        """Begin an Alltoallw."""
+        return Request._of(alltoall_typed(self, "Ialltoallw", sendbuf, recvbuf).begin(self))
+
+
+def alltoall_typed(comm: Membership, name: str, sendbuf: Any, recvbuf: Any) -> Prepared:
+    """As ``preparation.alltoall``, on blocks of several datatypes."""
+    comm._check_comm()
+    blocks = typed_blocks(recvbuf, True, comm._size)
+    in_place = is_in_place(sendbuf)
+    send_blocks = blocks if in_place else typed_blocks(sendbuf, False, comm._size)
+    return exchange(name, send_blocks, blocks, in_place)
 
 
 def typed_blocks(spec: Any, writable: bool, number: int) -> list[Region]:

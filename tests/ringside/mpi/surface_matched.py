@@ -150,6 +150,8 @@ def check_alltoallw_and_persistent_collectives(comm):
     types = [MPI.DOUBLE] * size
     comm.Alltoallw([sent, [1] * size, places, types], [got, ([1] * size, places), types])
     assert got.tolist() == [10.0 * r + comm.rank for r in range(size)]
+    comm.Ialltoallw([sent, types], [got, ([1] * size, places), types]).Wait()
+    assert got.tolist() == [10.0 * r for r in range(size)]
     total = np.zeros(size)
     request = comm.Reduce_init(sent, total, MPI.SUM, root=0)
     for _ in range(2):

@@ -170,7 +170,7 @@ def check_maxloc_and_minloc(comm):
 def check_user_operations_reduce_in_rank_order(comm):
     def compose(a, b, datatype):
         """Chain affine maps: not commutative."""
-        assert datatype == MPI.DOUBLE
+        assert datatype == MPI.DOUBLE and type(datatype) is MPI.Datatype
         x, y = np.frombuffer(a), np.frombuffer(b)
         x, y = x.reshape(-1, 2), y.reshape(-1, 2)
         y[:, 0], y[:, 1] = x[:, 0] * y[:, 0], x[:, 1] * y[:, 0] + y[:, 1]
