@@ -79,7 +79,7 @@ demo: $(STAMP) system  ## a class of submissions through nbgrader: table, feedba
 JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n : 4)))
 
 test: $(STAMP) system  ## the tests of every day, the same ones for every commit; JOBS=2 at a time
-	@$(PY) -m pytest -m "not release" -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not release" -n $(JOBS) $(PYTEST_ARGS)
 
 test-fast: $(STAMP)  ## what needs no Slurm, no browser, no patience
 	@$(PY) -m pytest -m "not slow and not slurm and not browser and not release" $(PYTEST_ARGS)

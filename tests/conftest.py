@@ -1,13 +1,14 @@
-"""What holds for all tests: the public secret, their order, and what failed tests leave open.
+"""What holds for all tests: the public secret, how they are shared out, what failed ones left open.
 
-`make test` shares the tests out to some processes (pytest-xdist, ``--dist loadgroup``). What has a
-group runs in one process, in order: a file, whose fixtures are then made once, and all that needs
-Slurm's daemons. The samples of units and the attacks have no group: each is a process of its own.
+`make test` shares the tests out to some processes (pytest-xdist). The tests of a file run in one of
+them, in order, so that its fixtures are made once; so do all that start Slurm's daemons, of which a
+machine bears one set. The samples of units and the attacks are shared out one by one.
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -19,23 +20,32 @@ __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]  # hooks: pytest f
 # Tests grade with what everybody knows: without it they would draw a secret into the kit.
 os.environ[VARIABLE] = PUBLIC_SECRET
 
-# Groups begin in this order; one that takes minutes and comes last would keep one core idle.
-LONGEST = ("cluster/", "autograder/author/test_verify.py", "autograder/author/test_redteam.py")
-APART = LONGEST[1:]
+SLURM = "tests/cluster/"
+ONE_BY_ONE = ("tests/autograder/author/test_verify.py", "tests/autograder/author/test_redteam.py")
+# They begin in this order; what takes minutes and comes last would keep one core idle.
+LONGEST = (SLURM, *ONE_BY_ONE, "tests/autograder/author/test_demo.py")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first what takes longest, and name the group of each test."""
-    here = os.path.dirname(__file__)
-    places = {item: os.path.relpath(item.path, here) for item in items}
+    """Put first what takes longest."""
 
     def turn(item: pytest.Item) -> int:
-        return next((n for n, p in enumerate(LONGEST) if places[item].startswith(p)), len(LONGEST))
+        starts = (n for n, place in enumerate(LONGEST) if item.nodeid.startswith(place))
+        return next(starts, len(LONGEST))
 
     items.sort(key=turn)
-    for item in items:
-        if places[item] in APART:
-            continue
-        slurm = item.get_closest_marker("slurm") is not None
-        item.add_marker(pytest.mark.xdist_group("slurm" if slurm else places[item]))
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist asks for it
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Say which tests stay together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    # Not by the mark xdist_group: pytest 9.2 leaves no trace of it in the names that xdist reads.
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(ONE_BY_ONE):
+                return nodeid
+            return SLURM if nodeid.startswith(SLURM) else nodeid.partition("::")[0]
+
+    return Together(config, log)

@@ -11,7 +11,7 @@ from autograder.grade.suite import reality
 from autograder.grade.suite.reality import RealCall, RealRanks
 from autograder.sandbox.sandbox import Tier, best_tier
 
-ATTACK = Path(reality.__file__).parents[2] / "tests" / "redteam" / "21_full_disk" / "ring.py"
+ATTACK = Path(reality.__file__).parents[3] / "tests" / "redteam" / "21_full_disk" / "ring.py"
 
 
 @pytest.mark.mpi
