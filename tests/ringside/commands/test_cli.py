@@ -737,7 +737,7 @@ def test_ctrl_c_ends_the_ranks_of_this_machine_and_says_so(
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ringside.jobs.launch.launch._run_here", interrupted)
+    monkeypatch.setattr(launch, "_run_here", interrupted)
     status, _, errors = ringside("launch ring.py:all_reduce")
     assert status == 130
     assert "stopped: the ranks are ended, and no run.json is written." in errors
@@ -1037,7 +1037,7 @@ def test_ranks_that_are_deaf_to_sigterm_are_ended(
             raise ctrl_c
         sleep(seconds)
 
-    monkeypatch.setattr("ringside.jobs.launch.launch.time.sleep", sleeps)
+    monkeypatch.setattr(launch.time, "sleep", sleeps)
     monkeypatch.setattr(launch, "_PATIENCE_S", 60.0 if interrupted else 0.2)
     # The script ends at once, the "rank" that it started reads on.
     script = "(trap '' TERM; echo; read -r forever <&3) & wait"

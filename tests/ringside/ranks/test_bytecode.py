@@ -11,6 +11,7 @@ import pytest
 
 import ringside
 from ringside.ranks.bytecode import compiled
+from ringside.session import session as session_module
 
 MODULE = """
 from helper import factor
@@ -44,16 +45,14 @@ def test_ranks_import_what_was_compiled_and_nothing_is_written(module: Path, mon
     def with_other_code(folder: Path, file: str) -> dict[str, bytes]:
         return {**compiled(folder, file), swapped.co_filename: marshal.dumps(swapped)}
 
-    monkeypatch.setattr("ringside.session.session.compiled", with_other_code)
+    monkeypatch.setattr(session_module, "compiled", with_other_code)
     before = set(module.parent.iterdir())
     assert ringside.run(f"{module}:f", 2).values == [60, 61]
     assert set(module.parent.iterdir()) == before
 
 
 def test_nobody_elses_file_is_compiled_here(module: Path, monkeypatch) -> None:
-    monkeypatch.setattr(
-        "ringside.session.session.compiled", lambda *_: pytest.fail("it was compiled")
-    )
+    monkeypatch.setattr(session_module, "compiled", lambda *_: pytest.fail("it was compiled"))
     with ringside.Session(module.parent, strict=True) as session:
         assert session.call("module.py:f", 2).values == [40, 41]
 

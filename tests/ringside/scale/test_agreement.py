@@ -11,6 +11,7 @@ import pytest
 
 from ringside.errors import TraceError
 from ringside.network.ranklog import Collective, RankLog, checked, moved_to
+from ringside.scale import assembly
 from ringside.scale.agreement import DisagreementError, check_conservation, compare
 from ringside.scale.assembly import assemble
 from ringside.scale.fake_ranks import asked, from_logs, num_transfers
@@ -158,7 +159,7 @@ def test_an_answer_that_is_no_answer_is_refused(answer: Any) -> None:
 
 
 def test_a_trace_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.scale.assembly.MAX_OPS", 4 * 6)
+    monkeypatch.setattr(assembly, "MAX_OPS", 4 * 6)
     with pytest.raises(TraceError, match=r"more than 24 operations.*trace fewer steps"):
         trace()
 

@@ -11,9 +11,11 @@ import pytest
 
 from ringside import Machine, TraceError, replay
 from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog, checked
+from ringside.scale import assembly
 from ringside.scale.fake_ranks import TorchTrace, asked, from_logs
 from ringside.scale.symmetry import Grid
 from ringside.spans import TimedMessage
+from ringside.timing import fold as fold_module
 from ringside.timing.timeline import Timeline
 from ringside.trace import Kind
 
@@ -368,7 +370,7 @@ def test_drawn_latencies_tell_all_ranks_apart() -> None:
 
 def test_ranks_that_must_all_be_replayed_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = traced(pipeline(), GRIDS[0], ALIKE)
-    monkeypatch.setattr("ringside.scale.assembly.MAX_OPS", 2000)
+    monkeypatch.setattr(assembly, "MAX_OPS", 2000)
     assert replay(trace, CLUSTER).folded == ALIKE
     with pytest.raises(TraceError, match=r"more than 2000 operations.*Not along tp: allreduce of"):
         replay(trace, MACHINES["tree"])
@@ -402,7 +404,7 @@ def test_a_group_in_another_order_cannot_be_moved() -> None:
 
 
 def test_a_ring_of_very_many_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.timing.fold.MAX_LOWERED", 50)
+    monkeypatch.setattr(fold_module, "MAX_LOWERED", 50)
     timeline = replay(traced(pipeline(), GRIDS[0], ALIKE), CLUSTER)
     assert "too many messages" in timeline.not_folded[("tp",)]
 
