@@ -1,8 +1,9 @@
 """What holds for all tests: the public secret, how they are shared out, what failed ones left open.
 
 `make test` shares the tests out to some processes (pytest-xdist). The tests of a file run in one of
-them, in order, so that its fixtures are made once; so do all that start Slurm's daemons, of which a
-machine bears one set. The samples of units and the attacks are shared out one by one.
+them, in order, so that its fixtures are made once. All tests that start Slurm's daemons run in one
+process too, since two sets of daemons would disturb each other. The samples of units and the
+attacks are shared out one by one.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests stay together."""
     from xdist.scheduler import LoadScopeScheduling
 
-    # Not by the mark xdist_group: pytest 9.2 leaves no trace of it in the names that xdist reads.
-    class Together(LoadScopeScheduling):  # type: ignore[misc]
+    # Not by the mark xdist_group: pytest-xdist 3.8 writes it where pytest 9.2 looks no more.
+    class FilesTogether(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(ONE_BY_ONE):
                 return nodeid
             return SLURM if nodeid.startswith(SLURM) else nodeid.partition("::")[0]
 
-    return Together(config, log)
+    return FilesTogether(config, log)

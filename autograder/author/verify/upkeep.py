@@ -5,7 +5,7 @@
     fitting    some, drawn at random, again: what is seen must be as it is recorded, so that no
                record can be written by hand
     stale      those that the budget has room for, the cheapest ones first; the others wait
-    unknown    those that were never recorded wait: nobody has yet seen what there is to see
+    unrecorded they wait, since there is no earlier result to compare with
 
 What waits is named and fails nothing: whoever changed it runs ``make verify`` before the commit is
 shared, or a later check has room for it.
@@ -75,8 +75,8 @@ def check(
     fitting = [part for part in parts if part.fits()]
     small = [part for part in fitting if part.minutes <= minutes]
     drawn = draw(small, min(again, len(small)))
-    unknown = [part for part in parts if not part.read()]
-    stale = [part for part in parts if part not in fitting and part not in unknown]
+    unrecorded = [part for part in parts if not part.read()]
+    stale = [part for part in parts if part not in fitting and part not in unrecorded]
     stale.sort(key=lambda part: part.minutes)
     say(f"{len(fitting)} records fit, {len(stale)} are stale.")
     for part in [*drawn, *stale]:
@@ -96,10 +96,10 @@ def check(
     if tally.waiting:
         costs = ", ".join(f"{part.name} ({part.minutes} min)" for part in tally.waiting)
         say(f"No time is left for: {costs}.")
-    if unknown:
-        say(f"Never recorded: {', '.join(part.name for part in unknown)}.")
-    if unrecorded := [*stale, *unknown]:
-        units = " ".join(dict.fromkeys(part.plan.name.partition("_")[0] for part in unrecorded))
+    if unrecorded:
+        say(f"Never recorded: {', '.join(part.name for part in unrecorded)}.")
+    if to_record := [*stale, *unrecorded]:
+        units = " ".join(dict.fromkeys(part.plan.name.partition("_")[0] for part in to_record))
         say(f'`make verify UNITS="{units}"` writes these records.')
     return tally
 
