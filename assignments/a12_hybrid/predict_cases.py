@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ringside.checking import Verdict, one_line
 from ringside.checking.formulas import evaluated
-from ringside.course.validation.row import load
+from ringside.checking.published import load
 
 
 def model(num_layers, hidden, num_heads, batch, vocabulary=51200, sequence=2048):

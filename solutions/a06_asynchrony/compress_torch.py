@@ -60,8 +60,8 @@ def all_reduce(
       gradient of shape (8, 4, 3, 3) is a matrix with n = 8 and m = 36.
     - Uncompressed are gradients of fewer than two dimensions, and matrices with
       min(n, m) <= r: ``mean`` is then the mean of G_i + E_i, and the new residual is zeros.
-    - Q in the first call is ``start_matrix(m, r, seed, dtype)`` of ``low_rank_torch.py``.
-      Afterwards it is the Q of the call before.
+    - Q in the first call is ``start_matrix(m, r, seed, dtype)`` of ``low_rank_torch.py``,
+      moved to the gradient's device. Afterwards it is the Q of the call before.
     - Orthonormal columns: P's columns span the same space as before. If they depend on each other,
       as those of zeros do, P still has r orthonormal columns; any will do to complete it.
       ``torch.linalg.qr`` does all that.
@@ -94,6 +94,7 @@ def all_reduce(
     q = state.get("q")
     if q is None:
         q = start_matrix(num_columns, approx_rank, state["seed"], gradient.dtype)
+        q = q.to(gradient.device)
     p = torch.linalg.qr(_mean(group, matrix @ q)).Q  # (n, r)
     own_q = matrix.T @ p  # (m, r)
     state["q"] = _mean(group, own_q)

@@ -28,6 +28,12 @@ def test_a_second_build_gives_the_same_bytes(plan: Assignment, course: Course) -
     assert build.stale(plan, course) == []
 
 
+def test_what_students_get_is_what_a_build_makes() -> None:
+    course = Course.here()
+    stale = build.build_all(course, plans.known(course), check=True)
+    assert not any(stale.values()), f"run `python -m autograder build`: {stale}"
+
+
 def test_a_changed_release_is_found_and_named(
     plan: Assignment, course: Course, tmp_path: Path
 ) -> None:
