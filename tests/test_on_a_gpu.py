@@ -200,6 +200,32 @@ def test_a_measurement_that_fails_takes_no_other_along(
     assert json.loads(path.read_text())["two"] == {"skipped": "no time was left"}
 
 
+def test_what_the_tests_on_a_gpu_said_is_an_item_that_was_measured(
+    script: ModuleType, results: dict[str, Any]
+) -> None:
+    suite = importlib.import_module("gpu.suite")
+    record = script.tests(suite.run, 120.0, argparse.Namespace(device="cuda"))
+    said = record["items"]["suite"]
+    assert said["ended"] and said["failed"] == said["errors"] == 0
+    assert said["passed"] + said["left_out"] > 20
+    assert ("last_lines" in record) == (not said["passed"])
+    sections = {**results["sections"], "tests": record}
+    page = importlib.import_module("gpu.page").page({**results, "sections": sections})
+    assert f"\n{said['passed']} passed, 0 failed, 0 errors, {said['left_out']} skipped\n" in page
+
+
+def test_a_section_that_is_measured_again_leaves_the_others(
+    results: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "on_a_gpu.json").write_text(json.dumps(results))
+    words = [*SMALL, "--in-one-process", "--only", "attention", "--out", str(tmp_path)]
+    subprocess.run([sys.executable, str(SCRIPT), *words], cwd=ROOT, capture_output=True, check=True)
+    after = json.loads((tmp_path / "on_a_gpu.json").read_text())["sections"]
+    assert after.keys() == results["sections"].keys()
+    changed = [name for name in after if after[name] != results["sections"][name]]
+    assert changed == ["attention"]
+
+
 def test_a_section_that_hangs_is_ended(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

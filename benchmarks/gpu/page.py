@@ -80,11 +80,12 @@ def head(found: Results) -> Iterator[str]:
         if facts.get(key)
     )
     driver = (facts.get("nvidia_smi") or {}).get("driver_version")
+    spent_s = sum(section["seconds"] for section in found.sections.values())
     yield from (TITLE, WRITTEN, "")
     yield (
         f"Measured on {facts['date']} on {facts['device']}, with {software}"
         + (f", driver {driver}" if driver else "")
-        + f", in {facts['seconds'] / 60:.0f} minutes. All results: `lectures/data/on_a_gpu.json`."
+        + f", in {spent_s / 60:.0f} minutes. All results: `lectures/data/on_a_gpu.json`."
     )
     if facts["small"]:
         yield "**In small, as the tests run it: no time on this page means anything.**"
@@ -258,12 +259,18 @@ def step_memory(found: Results) -> Iterator[str]:
     yield (
         "The same steps. `hybrid_cost.memory_bytes` is what lecture 12 plans with. The meter is "
         "that of `Session.trace_torch`, on this run's tensors. What the allocator reserves beyond "
-        "what tensors asked for is in no model."
+        "what tensors asked for is in no model. The formula is for several microbatches and "
+        "a softmax in fp32: it counts gradients beside the activations (2 bytes a parameter) and "
+        "14 bytes a logit. Here the only microbatch's gradients come while its activations go, and "
+        "`gpt.py` keeps its logits in bf16."
     )
     yield ""
     rows = []
     for item in found.items("steps", "step").values():
-        formula = memory_bytes(gpt(item), Config(recompute="full" if item["recompute"] else "none"))
+        recompute = "full" if item["recompute"] else "none"
+        # The step that was measured takes the whole batch at once.
+        config = Config(microbatch_size=item["batch"], recompute=recompute)
+        formula = memory_bytes(gpt(item), config)
         counted = item["given_bytes"] + item["counted_beside_kept_bytes"]
         rows.append(
             [
@@ -506,8 +513,8 @@ def tests(found: Results) -> Iterator[str]:
         yield from ("Not run.", "")
         return
     yield (
-        f"{suite['passed']} passed, {suite['failed']} failed, {suite['error']} errors, "
-        f"{suite['skipped']} skipped" + ("" if suite["ended"] else "; ended by their time limit")
+        f"{suite['passed']} passed, {suite['failed']} failed, {suite['errors']} errors, "
+        f"{suite['left_out']} skipped" + ("" if suite["ended"] else "; ended by their time limit")
     )
     yield ""
 
