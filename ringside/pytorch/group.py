@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -539,10 +540,11 @@ def _tagged(tag: int) -> tuple[tuple[str, int], ...]:
 
 def _calls(name: str) -> bool:
     """Whether torch's blocking call of that name is what led here."""
-    # 0 is this function and 1 the group's method; torch's send calls its isend, through a wrapper.
-    for depth in (2, 3, 4):
-        code = sys._getframe(depth).f_code
-        if code.co_filename.endswith("distributed_c10d.py") and code.co_name == name:
+    frame: FrameType | None = sys._getframe(1)  # the group's method
+    for _ in range(3):  # torch's send calls its isend, through a wrapper
+        frame = frame.f_back if frame is not None else None
+        code = frame.f_code if frame is not None else None
+        if code and code.co_filename.endswith("distributed_c10d.py") and code.co_name == name:
             return True
     return False
 

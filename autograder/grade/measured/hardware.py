@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 from ringside.jobs.real import facts as cluster_facts
 
-__all__ = ["cores", "gpu_files", "num_gpus"]
+__all__ = ["cores", "driver_folder", "gpu_files", "num_gpus"]
 
 
 def cores() -> list[int]:
@@ -21,6 +22,18 @@ def cores() -> list[int]:
 def gpu_files() -> list[Path]:
     """What a process opens to use the GPUs of this machine."""
     return sorted(path for path in Path("/dev").glob("nvidia*") if path.is_char_device())
+
+
+def driver_folder() -> Path | None:
+    """The folder of the GPUs' driver, if it is not one of the system's: containers mount it."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    folders = [Path(line.split()[-1]).parent for line in lines if "/libcuda.so" in line]
+    own = [folder for folder in folders if not str(folder).startswith(("/usr/lib", "/lib"))]
+    return own[0] if own else None
 
 
 def num_gpus() -> int:

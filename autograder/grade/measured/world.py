@@ -45,7 +45,7 @@ from typing import Any
 from autograder.course.limits import Limits
 from autograder.grade.measured import driver as measured_driver
 from autograder.grade.measured.driver import CALL, ECHO, ERROR, ORDER, REPLY
-from autograder.grade.measured.hardware import cores, gpu_files
+from autograder.grade.measured.hardware import cores, driver_folder, gpu_files
 from autograder.grade.real_ranks import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.grade.real_ranks.job import command_inside, environment_inside
 from autograder.sandbox.sandbox import Sandbox, Tier
@@ -124,11 +124,13 @@ class World:
         if launcher == "nccl":  # CUDA maps all memory that there is, and needs more of the host's
             more = limits.memory_bytes + (world_size << 32)
             limits = replace(limits, memory_bytes=more, address_space_bytes=1 << 50)
+        self._driver = driver_folder() if launcher == "nccl" else None
         self._sandbox = Sandbox(
             modules,
             extra={f"{name}.py": Path(str(m.__file__)).read_bytes() for name, m in sources.items()},
             limits=limits,
             devices=gpu_files() if launcher == "nccl" else (),
+            binds={str(self._driver): self._driver} if self._driver else {},
             trust_submissions=trust_submissions,
         )
         if self._sandbox.tier == Tier.LANDLOCK:
@@ -165,6 +167,8 @@ class World:
             }
             mine = ",".join(map(str, cores()[:world_size]))
             command = ["/usr/bin/taskset", "-c", mine]
+            if self._driver:  # a folder in which nothing looks by itself
+                command = ["/usr/bin/env", f"LD_LIBRARY_PATH={self._driver}", *command]
             command += command_inside([world_size], self._sandbox, launcher)
             fds = [fd for pair in pairs for fd in pair]
             self._process = self._sandbox.popen(command, pass_fds=fds, env=environment)

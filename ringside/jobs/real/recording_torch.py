@@ -176,7 +176,8 @@ class _Recording:
             if not self.recorder.enabled:
                 self._forget()
                 return operator.redispatch(rest, *args, **kwargs)
-            frame = _caller(sys._getframe(1))
+            # None in autograd's threads of a GPU: DDP's reducer calls from there.
+            frame = _caller(sys._getframe().f_back)
             caller = frame.f_code.co_filename if frame is not None else ""
             arguments = dict(zip(names, args, strict=False)) | kwargs
             path, members = self._group(arguments["process_group"])
@@ -258,7 +259,8 @@ class _Recording:
             started = self.started.pop(id(work), None)
             if started is None:
                 return original(work, *args, **kwargs)
-            blocking = sys._getframe(1).f_code.co_filename == _C10D
+            above = sys._getframe().f_back
+            blocking = above is not None and above.f_code.co_filename == _C10D
             name = started.call.name if blocking else f"{started.call.name}.wait()"
             with self.recorder.call(name, more=blocking) as call:
                 result = original(work, *args, **kwargs)

@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import statistics
+import subprocess
+import sys
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -302,6 +304,22 @@ def test_gpus_are_shown_inside_before_devices_become_read_only() -> None:
     at = options.index("--dev-bind")
     assert options[at + 1 : at + 3] == [str(gpu), str(gpu)]
     assert options.index("--dev") < at < options.index("--remount-ro")
+
+
+def test_a_driver_in_a_folder_of_its_own_is_found(tmp_path: Path) -> None:
+    (tmp_path / "empty.c").touch()
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-o", library, tmp_path / "empty.c"], check=True)
+    code = "from autograder.grade.measured.hardware import driver_folder; print(driver_folder())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(tmp_path)
 
 
 @pytest.mark.sandbox

@@ -208,10 +208,9 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Left]]:
     add("waits", "waits.py:all_reduce", source=WAITS, deadline_s="2")
     add("stops", "stops.py", source=STOPS)
     add("many", "--most-calls", "5", "many.py", source=MANY)
-    jobs["coalesced"] = (
-        tmp_path_factory.mktemp("coalesced"),
-        ["--plain", str(PROGRAMS / "coalesced.py")],
-    )
+    for name in ("coalesced", "without_frames"):
+        words = ["--plain", str(PROGRAMS / f"{name}.py")]
+        jobs[name] = (tmp_path_factory.mktemp(name), words)
     plan = tmp_path_factory.mktemp("jobs") / "jobs.json"
     plan.write_text(json.dumps([(str(folder), words) for folder, words in jobs.values()]))
     done = subprocess.run(
@@ -370,6 +369,16 @@ def test_calls_in_one_block_are_waited_for_together(left: dict[str, Left]) -> No
     assert calls[3][1] == [["wait", [0, 1]]]
     assert calls[4][1][0][:4] == ["collective", "world", 2, "allreduce"]
     assert calls[4][1][0][-1] == 32
+
+
+def test_what_autograds_threads_call_is_recorded(left: dict[str, Left]) -> None:
+    printed = left["without_frames"].printed(0).splitlines()  # a fake group ends DDP's thread badly
+    (calls,) = [json.loads(line) for line in printed if line.startswith("[[")]
+    assert [call[:2] for call in calls[:2]] == [
+        ["all_reduce()", "without_frames.py"],
+        ["all_reduce().wait()", "without_frames.py"],
+    ]
+    assert calls[0][2] == [["collective", "world", 0, "allreduce", 0, 0, [0, 1], 32]]
 
 
 def test_a_rank_ends_though_ddp_is_the_last_to_hold_a_group_at_work(tmp_path: Path) -> None:
