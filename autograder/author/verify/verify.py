@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 from autograder.author.verify import edits
 from autograder.author.verify import public_tests as public
+from autograder.course import assignment as plans
 from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
@@ -113,6 +114,15 @@ def subjects(plan: Assignment) -> list[Subject]:
         plan.module(module)
         all_subjects.append(Subject("right", module, path.stem, path.read_text(encoding="utf-8")))
     return all_subjects
+
+
+def assignment_named(name: str) -> Assignment:
+    """The assignment of this name, or of a number such as ``a03``.
+
+    Raises:
+        AssignmentError: there is none.
+    """
+    return plans.load(next((k for k in plans.known() if k.partition("_")[0] == name), name))
 
 
 def sample(every: Sequence[Subject]) -> list[Subject]:
