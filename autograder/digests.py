@@ -34,6 +34,7 @@ RUN = (
     "ringside/mpi",
     "ringside/ranks",
     "ringside/session",
+    "ringside/checking/announce.py",
     "autograder/sandbox",
     "autograder/grade/real_ranks",
     "autograder/grade/suite",

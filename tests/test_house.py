@@ -263,7 +263,7 @@ def test_the_changelog_goes_by_release_and_reader_in_lines() -> None:
     assert first.startswith(f"{VERSION} ("), "cut a release, or count the version up"
     for release in releases:
         head, *lines = filter(None, release.splitlines())
-        dated = r"\d+\.\d+\.\d+ \((\d{4}-\d\d-\d\d|not published)\)"
+        dated = r"\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)"
         assert re.fullmatch(rf"Unreleased|{dated}", head), head
         readers = [line for line in lines if line.startswith("#")]
         order = ["### Students", "### Instructors", "### Developers"]

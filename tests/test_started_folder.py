@@ -20,7 +20,7 @@ from autograder.publish import bundle
 from ringside import kit
 from ringside.commands import cli
 from ringside.course.handout import laying
-from ringside.course.handout.manifest import NAME, OLD_NAME, Handout
+from ringside.course.handout.manifest import NAME, Handout
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
@@ -139,7 +139,7 @@ def test_the_first_page_is_short_and_its_first_step_leads_to_a_module(tree: Path
 
 
 def test_no_long_list_is_in_view_and_the_tree_still_knows_what_was_handed_out(tree: Path) -> None:
-    assert not (tree / OLD_NAME).exists() and (tree / NAME).is_file()
+    assert (tree / NAME).is_file()
     listed = Handout.read(tree)
     assert listed == Handout.of(tree)
     assert {".vscode/settings.json", "README.md"} <= listed.files.keys()

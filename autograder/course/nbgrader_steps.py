@@ -49,7 +49,7 @@ def _call(action: Callable[[], dict[str, Any]]) -> str:
 
 
 @contextmanager
-def quiet(level: int = logging.CRITICAL) -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep nbgrader's log off the terminal; `capture_log` still hears it."""
     logger = logging.getLogger("traitlets")
     before, propagate = list(logger.handlers), logger.propagate

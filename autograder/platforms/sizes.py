@@ -9,13 +9,12 @@ submission of three times the reference's CPU time ends in its minutes.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from autograder.course.assignment import Assignment, Need
+from autograder.course.assignment import Assignment
 
-__all__ = ["CONTAINERS", "Advice", "Container", "advice", "table", "with_need"]
+__all__ = ["CONTAINERS", "Advice", "Container", "advice", "table"]
 
 SPARE_MEMORY = 1.5
 SPARE_TIME = 3.0
@@ -87,11 +86,3 @@ def table(plans: Iterable[Assignment]) -> str:
         takes = f"{one.memory_mb} MB | {one.cpu_s:g} s"
         lines.append(f"| {one.name} | {takes} | {one.container} | {one.minutes:g} |")
     return "\n".join(lines) + "\n"
-
-
-def with_need(text: str, need: Need) -> str:
-    """An assignment.toml's text with what was measured; all else in it stays."""
-    lines = f"[container]\nmemory_mb = {need.memory_mb}\ncpu_s = {need.cpu_s:.0f}\n"
-    without = re.sub(r"(?m)^\[container\]\n(?:(?!\s*\[).*\n)*\s*", "", text)
-    before, bracket, modules = without.partition("[[module]]")
-    return f"{before}{lines}\n{bracket}{modules}"

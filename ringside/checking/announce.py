@@ -39,6 +39,9 @@ def announce(phase: str, array: Any, number: int | None = None) -> Any:
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes():  # scaling is no work of the rank's
-        plain = array.detach().numpy()
+        narrow = array.dtype == torch.bfloat16  # which NumPy doesn't know
+        plain = (array.detach().float() if narrow else array.detach()).numpy()
         answer = factors.answered(here, phase, number, plain)
-        return array if answer is None else torch.from_numpy(factors.scaled(plain, answer))
+        if answer is None:
+            return array
+        return torch.from_numpy(factors.scaled(plain, answer)).to(array.dtype)

@@ -40,7 +40,7 @@ _PARSER.add_argument("--timeout", type=float, default=60.0)
 _PARSER.add_argument("--no-timeline", action="store_true")
 
 
-def run_cell(line: str, cell: str, folder: Path | None = None) -> Result | None:
+def run_cell(line: str, cell: str) -> Result | None:
     """Run a cell on ranks; print what they printed, and why they stopped.
 
     Returns None, with a word on usage, where the line can't be read.
@@ -51,7 +51,7 @@ def run_cell(line: str, cell: str, folder: Path | None = None) -> Result | None:
         print(f"%%ranks: {error}")
         print("usage: %%ranks WORLD_SIZE [--machine NAME] [--seed N] [--timeout S] [--no-timeline]")
         return None
-    folder = (folder or Path.cwd()).resolve()
+    folder = Path.cwd().resolve()
     with _script(folder, cell) as name, Session(folder, machine=args.machine) as session:
         result = session.call(name, args.world_size, [], seed=args.seed, timeout_s=args.timeout)
     for rank, printed in enumerate(result.output):

@@ -109,7 +109,6 @@ def before_after_svg(
     *,
     calls: str = "",
     sentence: str = "",
-    theme: str = "auto",
 ) -> str:
     """Draw what ranks hold before and after a collective.
 
@@ -118,7 +117,6 @@ def before_after_svg(
         before, after: for each rank the cells that it holds.
         calls: how MPI and torch call it, at the right of the title.
         sentence: what it does, below the title.
-        theme: "auto" follows the page, "light" and "dark" don't.
     """
     parts, y = _head(title, calls, sentence)
     widest = [max((len(row) for row in rows), default=1) or 1 for rows in (before, after)]
@@ -152,7 +150,7 @@ def before_after_svg(
         )
 
     alt = f"{title}. {sentence} Before: {said(before)}. After: {said(after)}."
-    head = open_svg(WIDTH, bottom + 9, alt, theme, kind="ringside-picture")
+    head = open_svg(WIDTH, bottom + 9, alt, kind="ringside-picture")
     return head + "".join(parts) + "</svg>"
 
 
@@ -163,7 +161,6 @@ def arrivals_svg(
     *,
     calls: str = "",
     sentence: str = "",
-    theme: str = "auto",
 ) -> str:
     """Draw when each rank comes to a barrier and when it goes on: work, and then waiting."""
     parts, y = _head(title, calls, sentence)
@@ -207,6 +204,6 @@ def arrivals_svg(
         f"rank {rank} arrives at {format_time(a, unit)} and goes on at {format_time(b, unit)}"
         for rank, (a, b) in enumerate(zip(arrive_s, leave_s, strict=True))
     )
-    head = open_svg(WIDTH, bottom + 22, f"{title}. {sentence} {summary}.", theme,
+    head = open_svg(WIDTH, bottom + 22, f"{title}. {sentence} {summary}.",
                     kind="ringside-picture")  # fmt: skip
     return head + "".join(parts) + "</svg>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ringside.trace import UNDESCRIBED
 
@@ -31,8 +31,6 @@ class Drawable(Protocol):
     def messages(self) -> Sequence[TimedMessage]: ...
     @property
     def critical_path(self) -> Sequence[Span]: ...
-    @property
-    def bytes_matrix(self) -> Any: ...
 
 
 def time_label(timeline: Drawable, unit: str) -> str:

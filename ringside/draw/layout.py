@@ -43,14 +43,3 @@ def row_sizes(num_rows: int) -> tuple[float, float]:
             return pitch, bar
     pitch = max(3.0, 640 / num_rows)
     return pitch, max(2.0, 0.8 * pitch)
-
-
-def choose_rows(world_size: int, max_ranks: int | None) -> dict[int, int]:
-    """Row of each rank that is drawn; of too many, the first and the last, a row's gap between."""
-    if max_ranks is None or world_size <= max_ranks:
-        return {rank: rank for rank in range(world_size)}
-    if max_ranks < 2:
-        raise ValueError(f"max_ranks ({max_ranks}) must be at least 2.")
-    head, tail = (max_ranks + 1) // 2, max_ranks // 2
-    rows = {rank: rank for rank in range(head)}
-    return rows | {world_size - tail + i: head + 1 + i for i in range(tail)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ringside.draw.palette import DARK, KINDS, LIGHT, NUM_CELL_COLOURS, Theme
+from ringside.draw.palette import DARK, KINDS, LIGHT, NUM_CELL_COLOURS
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
@@ -26,37 +26,26 @@ def num(value: float) -> str:
     return text[:-2] if text.endswith(".0") else text
 
 
-def svg_style(theme: str = "auto") -> str:
-    """The `<style>` of the pictures, which every picture carries.
+def svg_style() -> str:
+    """The `<style>` of the pictures, which every picture carries: they follow the page's theme.
 
     A page that strips styles from what it embeds puts this into its own head.
-
-    Args:
-        theme: "auto" follows the theme of the page, "light" and "dark" don't.
     """
-
-    def declare(colours: Theme) -> str:
-        return "".join(
-            f"--{name.replace('_', '-')}:{value};" for name, value in vars(colours).items()
-        )
-
+    light = "".join(f"--{_property(name)}:{value};" for name, value in vars(LIGHT).items())
     both = "".join(
-        f"--{name.replace('_', '-')}:light-dark({value},{getattr(DARK, name)});"
+        f"--{_property(name)}:light-dark({value},{getattr(DARK, name)});"
         for name, value in vars(LIGHT).items()
     )
+    dark = "".join(f"--{_property(name)}:{value};" for name, value in vars(DARK).items())
     dark_pages = ",".join(
         f"{page} .ringside-auto"
         for page in ("[data-jp-theme-light=false]", "[data-theme=dark]", ".vscode-dark")
     )
-    rules = {
-        "light": f".ringside-light{{{declare(LIGHT)}}}",
-        "dark": f".ringside-dark{{{declare(DARK)}}}",
-        "auto": f".ringside-auto{{{declare(LIGHT)}}}"
+    colours = (
+        f".ringside-auto{{{light}}}"
         f"@supports (color:light-dark(red,red)){{.ringside-auto{{{both}}}}}"
-        f"{dark_pages}{{{declare(DARK)}}}",
-    }
-    if theme not in rules:
-        raise ValueError(f"theme ({theme!r}) must be auto, light or dark.")
+        f"{dark_pages}{{{dark}}}"
+    )
     fills = "".join(
         f".rs-{name}{{fill:var(--{name})}}"
         for name in ("paper", "ink", "muted", *KINDS, *(f"on-{kind}" for kind in KINDS))
@@ -78,7 +67,7 @@ def svg_style(theme: str = "auto") -> str:
         f".rs-{name}-line{{stroke:var(--{name})}}" for name in ("paper", "ink", "muted", "grid")
     )
     return (
-        f"<style>{rules[theme]}{fills}{strokes}"
+        f"<style>{colours}{fills}{strokes}"
         ".rs-bar:hover{stroke:var(--ink);stroke-width:1.5}"
         ".rs-row:hover .rs-strip{fill:var(--ink);fill-opacity:.08}"
         ".rs-row:hover text{font-weight:600}"
@@ -88,7 +77,12 @@ def svg_style(theme: str = "auto") -> str:
     )
 
 
-def open_svg(width: float, height: float, alt: str, theme: str, *, kind: str = "ringside") -> str:
+def _property(name: str) -> str:
+    """A colour's name in CSS."""
+    return name.replace("_", "-")
+
+
+def open_svg(width: float, height: float, alt: str, *, kind: str = "ringside") -> str:
     """The root element with its alternative text and style, and the background.
 
     Args:
@@ -96,10 +90,10 @@ def open_svg(width: float, height: float, alt: str, theme: str, *, kind: str = "
             "ringside-picture" is made to fit.
     """
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind} ringside-{theme}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind} ringside-auto" '
         f'role="img" aria-label="{escape(alt)}" viewBox="0 0 {num(width)} {num(height)}" '
         f'width="{num(width)}" height="{num(height)}" font-family="{FONT}" '
-        f'style="max-width:100%;height:auto">{svg_style(theme)}'
+        f'style="max-width:100%;height:auto">{svg_style()}'
         f'<rect class="rs-paper" width="{num(width)}" height="{num(height)}" rx="6" '
         f'fill="{LIGHT.paper}"/>'
     )

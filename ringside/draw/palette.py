@@ -111,13 +111,6 @@ _SCHEMES = {
 _SPARE = (("#7f5539", "X"), ("#5c4d9a", "<"), ("#b56576", ">"), ("#6b7280", "*"))
 
 
-def colour(kind: str, theme: Theme = LIGHT) -> str:
-    """The colour of a kind of time: "compute", "communication" or "idle"."""
-    if kind not in KINDS:
-        raise ValueError(f"kind ({kind!r}) must be one of {', '.join(KINDS)}.")
-    return str(getattr(theme, kind))
-
-
 def scheme_styles(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker for each scheme: fixed for the course's own, in turn for others."""
     styles: dict[str, tuple[str, str]] = {}

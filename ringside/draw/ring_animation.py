@@ -54,21 +54,17 @@ class Step:
     sent: Sequence[Sent] = ()
 
 
-def steps_svg(
-    title: str, steps: Sequence[Step], *, moving: bool = True, theme: str = "auto"
-) -> str:
-    """Draw steps one after another in one place, or side by side.
+def steps_svg(title: str, steps: Sequence[Step]) -> str:
+    """Draw steps one after another in one place; side by side where nothing moves.
 
     Args:
         title: a line above.
         steps: what is held at first, and after each step.
-        moving: False: side by side for everybody.
-        theme: "auto" follows the page, "light" and "dark" don't.
     """
     num_ranks = len(steps[0].rows)
     still, still_height = _side_by_side(steps)
     height = 40 + max(still_height, 80.0 + 60 * num_ranks)
-    parts = _one_after_another(steps, height) if moving else []
+    parts = _one_after_another(steps, height)
     alt = f"{title}. " + " ".join(
         f"{step.title}: "
         + "; ".join(
@@ -80,12 +76,11 @@ def steps_svg(
     )
     return "".join(
         (
-            open_svg(WIDTH, height, alt, theme, kind="ringside-picture"),
-            _STYLE if moving else "",
+            open_svg(WIDTH, height, alt, kind="ringside-picture"),
+            _STYLE,
             text(16, 27, title, 17, extra='font-weight="600"'),
-            f'<g class="rs-moving">{"".join(parts)}</g>' if moving else "",
-            f'<g class="{"rs-still" if moving else "rs-all"}"'
-            f"{' display=' + chr(34) + 'none' + chr(34) if moving else ''}>{''.join(still)}</g>",
+            f'<g class="rs-moving">{"".join(parts)}</g>',
+            f'<g class="rs-still" display="none">{"".join(still)}</g>',
             "</svg>",
         )
     )

@@ -57,7 +57,7 @@ def kinds_of_ranks(timeline: Drawable) -> dict[int, list[int]]:
     return {ranks[0]: ranks for ranks in kinds.values()}
 
 
-def ranges(ranks: Sequence[int], most: int = 3) -> str:
+def ranges(ranks: Sequence[int]) -> str:
     """Ranks as a reader says them.
 
     >>> ranges([0]), ranges([0, 1, 2, 3]), ranges([0, 4, 8]), ranges([1, 3, 5, 7, 9])
@@ -67,8 +67,8 @@ def ranges(ranks: Sequence[int], most: int = 3) -> str:
         return f"rank {ranks[0]}"
     if len(ranks) > 2 and all(b - a == 1 for a, b in pairwise(ranks)):
         return f"ranks {ranks[0]} to {ranks[-1]}"
-    more = ", ..." if len(ranks) > most else ""
-    return f"ranks {', '.join(map(str, ranks[:most]))}{more}"
+    more = ", ..." if len(ranks) > 3 else ""
+    return f"ranks {', '.join(map(str, ranks[:3]))}{more}"
 
 
 def bins_of_ranks(world_size: int) -> list[range]:

@@ -1,6 +1,5 @@
 """The timeline of a run as one self-contained SVG, for notebooks and feedback pages.
 
-    title
     facts: makespan, ranks, machine, bytes
     legend
     rank 0  |compute|communication|....idle....|   share of each kind
@@ -19,8 +18,8 @@ from ringside.draw.arrows import critical_path, draws_arrows, far_messages, mess
 from ringside.draw.bar_colors import Tone, all_tones
 from ringside.draw.brackets import LANE_HEIGHT, draw_brackets, lanes
 from ringside.draw.drawable import blocked_calls, time_label
-from ringside.draw.layout import SHARE_WIDTH, Layout, choose_rows, row_sizes
-from ringside.draw.page import fit_lines, num, open_svg, shorten, text, text_width
+from ringside.draw.layout import SHARE_WIDTH, Layout, row_sizes
+from ringside.draw.page import fit_lines, num, open_svg, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
 from ringside.draw.row_groups import (
     FEWEST,
@@ -43,6 +42,8 @@ from ringside.units import (
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
+
+WIDTH = 900.0  # pixels; the picture shrinks with the page
 
 
 def _facts(timeline: Drawable, base: int) -> list[str]:
@@ -170,11 +171,11 @@ def _noun(timeline: Drawable, ranks: list[int]) -> str:
 
 
 def _rows(
-    timeline: Drawable, max_ranks: int | None
+    timeline: Drawable,
 ) -> tuple[dict[int, int], dict[int, str], list[range]]:
     """Row of each rank that is drawn, names of rows that stand for several, bins of many ranks."""
     world_size = timeline.world_size
-    if max_ranks is None and world_size >= FEWEST and not blocked_calls(timeline):
+    if world_size >= FEWEST and not blocked_calls(timeline):
         kinds = kinds_of_ranks(timeline)
         if len(kinds) <= min(MOST_KINDS, world_size // 2):
             names = {
@@ -189,7 +190,7 @@ def _rows(
                 {ranks[0]: ranges(ranks) for ranks in bins},
                 bins,
             )
-    return choose_rows(world_size, max_ranks), {}, []
+    return {rank: rank for rank in range(world_size)}, {}, []
 
 
 def _all_rows(
@@ -208,39 +209,25 @@ def _all_rows(
     yield from shares_rows(timeline, bins, layout)
 
 
-def timeline_svg(
-    timeline: Drawable,
-    *,
-    width: float = 900,
-    max_ranks: int | None = None,
-    title: str | None = None,
-    theme: str = "auto",
-    until_s: float = 0.0,
-    byte_units: int | None = None,
-) -> str:
+def timeline_svg(timeline: Drawable, *, until_s: float = 0.0) -> str:
     """Draw a timeline as inline SVG; equal timelines give equal text.
+
+    Of more than 16 ranks, those that behave alike are one row; of more than 64 that differ, rows
+    show at each time how many of them compute, communicate and are idle.
 
     Args:
         timeline: what to draw.
-        width: in pixels; the picture shrinks with the page. At least 480.
-        max_ranks: draw only the first and last ranks, this many in all. None: every rank; of more
-            than 16, one for all that behave alike, and of more than 64 that differ, at each time
-            how many of them compute, communicate and are idle.
-        title: a line above; by default none.
-        theme: "auto" follows the page, "light" and "dark" don't.
         until_s: where the time axis ends, if that is later than the makespan: with the same end,
             pictures of several runs can be compared.
-        byte_units: 1000 for kB and MB, 1024 for KiB and MiB; None: in which the messages are round.
 
     Returns:
         An `<svg>` element with hover text on every bar and, where there are at most 16 ranks
         and 500 messages, on every message.
     """
-    width = max(480.0, float(width))
     until_s = max(until_s, timeline.makespan_s)
     unit = time_unit(until_s)
-    base = byte_units or byte_base(message.nbytes for message in timeline.messages)
-    rows, names, bins = _rows(timeline, max_ranks)
+    base = byte_base(message.nbytes for message in timeline.messages)
+    rows, names, bins = _rows(timeline)
     pitch, bar = (19.0, 17.0) if bins else row_sizes(len(rows))
     one_each = not names
     arrows = one_each and draws_arrows(timeline, len(rows))
@@ -248,15 +235,11 @@ def timeline_svg(
 
     head: list[str] = []
     y = 10.0
-    if title:
-        y += 14
-        head.append(text(16, y, shorten(title, width - 32, 14), 14, extra='font-weight="600"'))
-        y += 4
-    for line in fit_lines(_facts(timeline, base), width - 32, 12):
+    for line in fit_lines(_facts(timeline, base), WIDTH - 32, 12):
         y += 16
         head.append(text(16, y, line, 12))
     y += 21
-    legend, y = _legend(y, width, timeline, list(rows), one_each, arrows)
+    legend, y = _legend(y, WIDTH, timeline, list(rows), one_each, arrows)
     head.append(legend)
     if names:
         label = (
@@ -269,11 +252,11 @@ def timeline_svg(
 
     ends = ("rank 0", f"rank {max(rows, default=0)}", *names.values())
     left = 16 + max(text_width(label, 11) for label in ends) + 8
-    edge = width - 16 - SHARE_WIDTH - 18
+    edge = WIDTH - 16 - SHARE_WIDTH - 18
     # A run that could not end gets room at the right for what its ranks are blocked in.
     part = 1.0 if not blocked_calls(timeline) else 0.55 if timeline.makespan_s > 0 else 0.0
     layout = Layout(
-        width=width,
+        width=WIDTH,
         left=left,
         right=left + part * (edge - left),
         edge=edge,
@@ -290,14 +273,9 @@ def timeline_svg(
             text(share_x, layout.top - 6, "share of time", 10.5, role="muted",
                  extra='text-anchor="middle"')
         )  # fmt: skip
-    left_out = timeline.world_size - len(rows) if one_each else 0
-    if left_out:
-        label = f"{left_out} more ranks not drawn"
-        gap = layout.top + ((max_ranks or 0) + 1) // 2 * pitch + pitch / 2 + 3.5
-        head.append(text(layout.left, gap, label, min(11, pitch), role="muted"))
     return "".join(
         (
-            open_svg(width, layout.bottom + 44, alt_text(timeline, base), theme),
+            open_svg(WIDTH, layout.bottom + 44, alt_text(timeline, base)),
             *head,
             *_grid(timeline, layout, unit),
             *draw_brackets(over, layout),

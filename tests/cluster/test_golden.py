@@ -69,14 +69,17 @@ def grading_array(site: Site, folder: Path, *changes: str) -> str:
 torchrun = "torch_launcher=torchrun"
 KINDS: dict[str, Render] = {
     "mpi4py": launched("ring.py:all_reduce"),
-    "torch_gloo": launched("ring_torch.py:all_reduce"),
     "torch_nccl": launched("train.py", gpus=4, words=("--epochs", "3")),
     "torch_torchrun": launched("train.py", torchrun, gpus=4),
+    "jupyter": jupyter,
+    "grading_array": grading_array,
+}
+# These have a site's lines where those above have them, so one site of each scheduler shows them.
+OF_SCHEDULERS: dict[str, Render] = {
+    "torch_gloo": launched("ring_torch.py:all_reduce"),
     "sweep_mpi4py": launched("ring.py:all_reduce", sweep=True),
     "sweep_nccl": launched("train.py", gpus=4, sweep=True),
     "sweep_torchrun": launched("train.py", torchrun, gpus=4, sweep=True),
-    "jupyter": jupyter,
-    "grading_array": grading_array,
 }
 IMAGE = f"container={STUDENT}/ringside.sif"
 IN_CONTAINER: dict[str, Render] = {
@@ -91,7 +94,8 @@ IN_CONTAINER: dict[str, Render] = {
 
 def wanted(site: str) -> Iterator[tuple[Path, Render]]:
     """The scripts of a site, and where they are kept; the generic one has some in a container."""
-    yield from ((GOLDEN / f"{site}.{kind}.sbatch", render) for kind, render in KINDS.items())
+    kinds = KINDS | OF_SCHEDULERS if site in (sites.GENERIC, "local") else KINDS
+    yield from ((GOLDEN / f"{site}.{kind}.sbatch", render) for kind, render in kinds.items())
     if site == sites.GENERIC:
         for kind, render in IN_CONTAINER.items():
             yield GOLDEN / f"{site}.{kind}.container.sbatch", render

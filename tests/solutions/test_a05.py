@@ -1,7 +1,6 @@
 """The reference solutions of a05: on the network, on real gloo ranks, and against the oracles."""
 
 import dataclasses
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from ringside import Machine, Session, replay
-from ringside.commands import cli
 from ringside.timing.extrapolation import widen
 from solutions.a05_ddp.cases import (
     average_call,
@@ -22,6 +20,7 @@ from solutions.a05_ddp.cases import (
 )
 from solutions.a05_ddp.hidden import oracle, oracle_torch
 from solutions.a05_ddp.model import random_parameters
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a05_ddp"
@@ -161,7 +160,4 @@ def test_ddp_trains_alike_on_the_network_and_on_gloo(session, tmp_path):
 )
 def test_a_line_that_reproduces_runs_with_its_dtype_machine_and_seed(call, shown, capsys):
     line = dataclasses.replace(call, where="--machine laptop --seed 3").reproduce
-    words = shlex.split(line)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    assert shown in capsys.readouterr().out
+    assert shown in typed_line.output_of(line, SOLUTION, capsys)

@@ -1,7 +1,6 @@
 """The reference solutions of a06: against closed forms, on the network, and typed lines."""
 
 import itertools
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +8,12 @@ import pytest
 
 from ringside import Machine, Session
 from ringside.checking import buffered
-from ringside.commands import cli
 from solutions.a06_asynchrony import cases
 from solutions.a06_asynchrony.cases import refusal_call, server_call
 from solutions.a06_asynchrony.hidden import oracle
 from solutions.a06_asynchrony.hidden.oracle import examples
 from solutions.a06_asynchrony.server_problem import Problem, seed_apart, trained
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a06_asynchrony"
@@ -87,21 +86,10 @@ def test_a_run_is_the_same_each_time_under_a_seed(session):
     ids=str,
 )
 def test_a_line_of_the_server_runs_what_the_suite_ran(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    assert "returned" in capsys.readouterr().out
+    typed_line.assert_runs(call, SOLUTION, capsys)
 
 
 SHAPES = ((3, 4), (4,))
-
-
-def assert_line_runs(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert "returned" in said or "values: right" in said
 
 
 # -- local_sgd -------------------------------------------------------------------------------------
@@ -149,7 +137,7 @@ def test_local_sgd_ends_where_the_notebooks_formula_says(session):
     ids=str,
 )
 def test_a_line_of_local_sgd_runs_what_the_suite_ran(call, capsys):
-    assert_line_runs(call, capsys)
+    typed_line.assert_runs(call, SOLUTION, capsys)
 
 
 # -- gossip ----------------------------------------------------------------------------------------
@@ -196,4 +184,4 @@ def test_gossip_is_a_power_of_the_matrix_within_its_closed_form(session):
     ids=str,
 )
 def test_a_line_of_gossip_runs_what_the_suite_ran(call, capsys):
-    assert_line_runs(call, capsys)
+    typed_line.assert_runs(call, SOLUTION, capsys)

@@ -1,15 +1,14 @@
 """The reference solutions of a06 in torch: against closed forms, and typed lines."""
 
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ringside import Machine, Session
-from ringside.commands import cli
 from ringside.factors import Factors
 from solutions.a06_asynchrony import cases_torch as cases
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a06_asynchrony"
@@ -20,14 +19,6 @@ SLOW_WIRE = Machine("slow wire", alpha_s=1e-4, beta_s_per_byte=1e-6)
 def session():
     with Session(SOLUTION) as session:
         yield session
-
-
-def assert_line_runs(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert "returned" in said or "values: right" in said
 
 
 # -- diloco_torch ----------------------------------------------------------------------------------
@@ -107,4 +98,4 @@ def test_compress_sends_thin_matrices_in_the_time_of_its_closed_form(session):
     ids=str,
 )
 def test_a_line_runs_what_the_suite_ran(call, capsys):
-    assert_line_runs(call, capsys)
+    typed_line.assert_runs(call, SOLUTION, capsys)

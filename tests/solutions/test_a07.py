@@ -1,6 +1,5 @@
 """The reference solutions of a07: against serial and torch's Adam, and within the closed forms."""
 
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from ringside.commands import cli
 from solutions.a07_sharding import cases_torch, observed_torch, partition, serial_torch
 from solutions.a07_sharding.adam import BETA1, BETA2, EPS, adam
 from solutions.a07_sharding.hidden import oracle
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a07_sharding"
@@ -175,10 +175,7 @@ def test_a_step_stretched_to_8_ranks_takes_as_long_as_one_that_ran_there(session
     ids=str,
 )
 def test_a_torch_line_that_reproduces_runs(call, shown, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    assert shown in capsys.readouterr().out
+    assert shown in typed_line.output_of(call.reproduce, SOLUTION, capsys)
 
 
 # -- hsdp_torch ------------------------------------------------------------------------------------

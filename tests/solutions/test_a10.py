@@ -1,7 +1,6 @@
 """The reference solutions of a10: the recursion by finite differences, drawings, closed forms."""
 
 import itertools
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +8,10 @@ import pytest
 
 from ringside import Machine, Session
 from ringside.checking import Verdict
-from ringside.commands import cli
 from ringside.factors import Factors
 from solutions.a10_pipedream.hidden import stash_runs
 from solutions.a10_pipedream.hidden.stash_runs import examples, stash_case
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a10_pipedream"
@@ -113,7 +112,4 @@ def test_a_run_whose_stages_compute_in_another_order_is_seen(session):
 )
 def test_a_line_of_stash_runs_what_the_suite_ran(fields, capsys):
     case = stash_case(3, (2, 1, 3), np.random.default_rng(7), **fields)
-    words = shlex.split(case.asking("stash_order", "factors").reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    assert "returned" in capsys.readouterr().out
+    typed_line.assert_runs(case.asking("stash_order", "factors"), SOLUTION, capsys)

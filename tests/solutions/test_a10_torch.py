@@ -1,6 +1,5 @@
 """The reference solution of a10 in torch: against drawings and closed forms, and typed lines."""
 
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +7,9 @@ import pytest
 import torch
 
 from ringside import Machine, Session
-from ringside.commands import cli
 from ringside.factors import Factors
 from solutions.a10_pipedream import cases_torch as cases
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a10_pipedream"
@@ -104,8 +103,4 @@ def test_eight_stages_announce_their_passes_in_order(session):
     ids=str,
 )
 def test_a_line_runs_what_the_suite_ran(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert "returned" in said or "values: right" in said
+    typed_line.assert_runs(call, SOLUTION, capsys)

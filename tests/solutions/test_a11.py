@@ -1,16 +1,15 @@
 """The reference solutions of a11: against torch and closed forms, and typed lines."""
 
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ringside import Machine, Session
-from ringside.commands import cli
 from solutions.a11_spatial import cost
 from solutions.a11_spatial.conv_sizes import Layer, halving
 from solutions.a11_spatial.hidden.oracle import examples
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a11_spatial"
@@ -23,14 +22,6 @@ conv_case, halo_case = conv_cases.conv_case, halo_cases.halo_case
 def session():
     with Session(SOLUTION) as session:
         yield session
-
-
-def assert_line_runs(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert "returned" in said or "values: right" in said
 
 
 # -- halo ------------------------------------------------------------------------------------------
@@ -53,7 +44,7 @@ def test_neighbours_of_a_grid_are_those_of_the_docstrings_example():
     ids=str,
 )
 def test_a_line_of_halo_runs_what_the_suite_ran(call, capsys):
-    assert_line_runs(call, capsys)
+    typed_line.assert_runs(call, SOLUTION, capsys)
 
 
 # -- conv ------------------------------------------------------------------------------------------
@@ -104,12 +95,14 @@ def test_both_passes_take_the_time_of_the_closed_forms(session):
     ids=lambda call: call.reproduce[-60:],
 )
 def test_a_line_of_conv_runs_what_the_suite_ran(call, capsys):
-    assert_line_runs(call, capsys)
+    typed_line.assert_runs(call, SOLUTION, capsys)
 
 
 def test_a_line_of_announced_passes_compares_them(capsys):
     call = conv_case((3, 4), np.random.default_rng(1))
-    assert_line_runs(call.asking("factors", f"passes={call.numbers(['y', 'dx'])}"), capsys)
+    typed_line.assert_runs(
+        call.asking("factors", f"passes={call.numbers(['y', 'dx'])}"), SOLUTION, capsys
+    )
 
 
 # -- cost ------------------------------------------------------------------------------------------

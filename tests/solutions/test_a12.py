@@ -1,16 +1,15 @@
 """The reference solutions of a12: against closed forms and torch, and typed lines."""
 
 import itertools
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ringside import Machine, Session
-from ringside.commands import cli
 from solutions.a12_hybrid import grid
 from solutions.a12_hybrid.hidden.grid2d_oracle import examples, grid_cases, train2d_cases
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a12_hybrid"
@@ -22,14 +21,6 @@ train2d_case = train2d_cases.train2d_case
 def session():
     with Session(SOLUTION) as session:
         yield session
-
-
-def assert_line_runs(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert "returned" in said or "values: right" in said
 
 
 # -- grid ------------------------------------------------------------------------------------------
@@ -76,7 +67,7 @@ def test_an_order_that_keeps_axes_inside_nodes_is_found_wherever_there_is_one():
 def test_a_line_of_grid_runs_what_the_suite_ran(capsys):
     sizes, order = {"data": 3, "tensor": 2}, ["tensor", "data"]
     for axes in (["tensor"], ["data", "tensor"]):
-        assert_line_runs(grid_cases.grid_sum_case(sizes, order, axes), capsys)
+        typed_line.assert_runs(grid_cases.grid_sum_case(sizes, order, axes), SOLUTION, capsys)
 
 
 # -- train2d ---------------------------------------------------------------------------------------
@@ -134,12 +125,14 @@ def test_bytes_and_time_of_the_reference_are_those_of_the_closed_forms(session, 
     ids=lambda call: call.reproduce[-60:],
 )
 def test_a_line_of_train2d_runs_what_the_suite_ran(call, capsys):
-    assert_line_runs(call, capsys)
+    typed_line.assert_runs(call, SOLUTION, capsys)
 
 
 def test_a_line_asks_for_bytes_and_work(capsys):
     case = train2d_case((2, 2), (6, 8, 4), 3, np.random.default_rng(1))
     for check in ("scheme", "work"):
-        assert_line_runs(case.asking(f"{check}={case.numbers}:"), capsys)
-    assert_line_runs(case.asking(f"column={case.numbers}:{','.join(['9999'] * 4)}"), capsys)
+        typed_line.assert_runs(case.asking(f"{check}={case.numbers}:"), SOLUTION, capsys)
+    typed_line.assert_runs(
+        case.asking(f"column={case.numbers}:{','.join(['9999'] * 4)}"), SOLUTION, capsys
+    )
     assert examples.CHECKS.keys() >= {"column", "row"}

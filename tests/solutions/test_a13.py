@@ -1,16 +1,15 @@
 """The reference solutions of a13: against torch and closed forms, and typed lines."""
 
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ringside import Session
-from ringside.commands import cli
 from solutions.a13_inference import kv_cache
 from solutions.a13_inference.hidden import oracle
 from solutions.a13_inference.kv_script import Script, fault, perform
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a13_inference"
@@ -121,8 +120,4 @@ def test_the_reference_takes_the_time_of_token_time(session, p, ranks_per_node):
     ids=lambda call: call.reproduce[-60:],
 )
 def test_a_line_of_decode_runs_what_the_suite_ran(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert "returned" in said or "values: right" in said
+    typed_line.assert_runs(call, SOLUTION, capsys)

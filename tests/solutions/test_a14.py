@@ -9,6 +9,7 @@ import pytest
 
 from ringside.commands import cli
 from solutions.a14_experts.hidden.oracle import examples
+from tests.solutions import typed_line
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a14_experts"
@@ -79,11 +80,7 @@ def test_nodes_are_worth_their_best_scores(module):
     ids=lambda call: call.line.split()[2],
 )
 def test_typed_lines_are_right(call, capsys):
-    words = shlex.split(call.reproduce)[1:]
-    words[1] = str(SOLUTION / words[1])
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert "returned" in said or "values: right" in said
+    typed_line.assert_runs(call, SOLUTION, capsys)
 
 
 def test_a_wrong_bound_is_told(capsys):

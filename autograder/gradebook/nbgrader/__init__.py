@@ -4,8 +4,8 @@ nbgrader's own commands call, by ``nbgrader_config.py``:
 
     release_assignment  release.RegisteringRelease       tells the gradebook the cells
     release_feedback    release.TimelessFeedback         also where no time is known
-    collect             collect.ReceiptCollect           writes receipts
-                        inbound.OwnCollect               takes what is the student's own
+    collect             collect.ReceiptCollect           takes what is the student's own, and
+                                                         writes receipts
     autograde           submitted._see_files             before it looks for notebooks
                         submitted.quarantine_submission  before any file is copied
                         submitted.RebuildExporter        reads the submission, gives ours

@@ -50,8 +50,6 @@ def lay(book: Any, plan: Assignment, submission: Any, own: Iterable[Decision]) -
         beneath = [grade.manual_score, grade.extra_credit, bool(grade.needs_manual_grade)]
         # A cell of an extra module is of no points: what it earns is extra credit.
         laid = [0.0, points] if plan.is_extra(part) else [points, None]
-        if beneath[:2] == laid:  # a gradebook of an earlier kit, which kept no notes
-            beneath = [None, None, grade.auto_score is None]
         grade.manual_score, grade.extra_credit = laid
         grade.needs_manual_grade = False
         applied_tables.write(book, _key(plan, grade, submission), json.dumps([laid, beneath]))

@@ -64,21 +64,19 @@ def listing(
     tree: Path,
     *,
     also_future: bool = False,
-    now: datetime.datetime | None = None,
 ) -> Listing:
     """Divide the assignments that are there.
 
     Args:
         tree: the kit, or a students' tree.
         also_future: what the term lists for later is handed out now.
-        now: default: the clock's.
 
     Raises:
         TableError: an assignment.toml of the kit is no TOML.
     """
     names = sorted(there)
     if term is not None and term.listed:
-        now = now or datetime.datetime.now(datetime.UTC)
+        now = datetime.datetime.now(datetime.UTC)
         dates = {name: term.released.get(name) for name in names if name in term.listed}
         later = {
             name: moment

@@ -8,7 +8,7 @@
 
 With it `ringside update` tells what a student wrote from what was handed out, and merges a stub
 that changes. Digests are of text whose lines end in a line feed, so a checkout or an editor with
-other line ends changes nothing. Trees of before held it at the top, without stubs.
+other line ends changes nothing.
 """
 
 from __future__ import annotations
@@ -29,20 +29,17 @@ from ringside.output_folder import MARKER
 
 __all__ = [
     "NAME",
-    "OLD_NAME",
     "Handout",
     "HandoutError",
     "digest",
     "files_of",
-    "place_of",
     "text_digest",
 ]
 
 NAME = ".ringside/handout.json"
-OLD_NAME = "handout.json"
 # What programs leave in a tree, and what updates do: nobody hands it out.
 _NOT_HANDED_OUT = (
-    *("__pycache__", "*.pyc", "build", "*.egg-info", "before-update-*", MARKER, OLD_NAME),
+    *("__pycache__", "*.pyc", "build", "*.egg-info", "before-update-*", MARKER),
     *(".git", ".venv", ".ringside*", ".*_cache", ".ipynb_checkpoints", ".DS_Store", ".*.sw?"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json", "nbgrader_config.py"),
     *KEPT,
@@ -83,8 +80,8 @@ class Handout:
         Raises:
             HandoutError: the file is damaged.
         """
-        path = place_of(folder)
-        if path is None:
+        path = folder / NAME
+        if not path.is_file():
             return None
         try:
             text = path.read_text(encoding="utf-8")
@@ -98,7 +95,7 @@ class Handout:
                     str(name): {str(key): str(value) for key, value in ids.items()}
                     for name, ids in table.items()
                 }
-                for table in (entries["cells"], entries.get("stubs", {}))
+                for table in (entries["cells"], entries["stubs"])
             )
             return cls(str(entries["version"]), files, cells, stubs)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -121,11 +118,6 @@ class Handout:
         """Write the tree's file."""
         (folder / NAME).parent.mkdir(exist_ok=True)
         (folder / NAME).write_bytes(self.as_bytes())
-
-
-def place_of(folder: Path) -> Path | None:
-    """Where a tree's list is; None where there is none."""
-    return next((folder / name for name in (NAME, OLD_NAME) if (folder / name).is_file()), None)
 
 
 def digest(data: bytes) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from ringside import kit
-from ringside.course.handout.manifest import NAME, HandoutError, place_of
+from ringside.course.handout.manifest import NAME, HandoutError
 
 __all__ = ["opened", "tree_above"]
 
@@ -31,7 +31,7 @@ def tree_above(start: Path) -> Path:
             raise HandoutError(
                 f"{folder} is the course's own repository, not a students' tree: use `git pull`."
             )
-        if place_of(folder) or _looks_like_one(folder):
+        if (folder / NAME).is_file() or _looks_like_one(folder):
             return folder
     raise HandoutError(
         f"{path} lies in no students' tree: go to the folder that you unpacked, or name it with "
@@ -69,7 +69,7 @@ def opened(path: Path) -> Iterator[Path]:
 def _root_in(folder: Path, named: Path | None = None) -> Path:
     """The folder itself or the only one in it that is a handout."""
     folders = [folder, *sorted(entry for entry in folder.iterdir() if entry.is_dir())]
-    handouts = [path for path in folders if place_of(path)]
+    handouts = [path for path in folders if (path / NAME).is_file()]
     if not handouts:
         raise HandoutError(
             f"{named or folder} is no handout, for it has no {NAME}: give the zip or the folder "

@@ -27,12 +27,10 @@ from ringside.checking.notebook import NotebookError
 from ringside.course.handout import merging
 from ringside.course.handout.manifest import (
     NAME,
-    OLD_NAME,
     Handout,
     HandoutError,
     digest,
     files_of,
-    place_of,
     text_digest,
 )
 from ringside.course.handout.three_way import three_way
@@ -83,7 +81,7 @@ class Plan:
     @property
     def changes(self) -> bool:
         """Whether anything but the list of files differs."""
-        return any(step.name not in (NAME, OLD_NAME) for step in self.steps)
+        return any(step.name != NAME for step in self.steps)
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -141,8 +139,6 @@ def make(tree: Path, newer: Path) -> Plan:
     for name in sorted(names):
         planner.decide(name)
     if plan.steps or before != after:
-        if place_of(tree) == tree / OLD_NAME:
-            plan.steps.append(Step(OLD_NAME, None))
         plan.steps.append(Step(NAME, after.as_bytes()))  # the last: what was handed out
     _look_at_places(tree, plan.steps)
     return plan

@@ -71,13 +71,12 @@ class Gallery:
         return f"Gallery({', '.join(self.svgs)})"
 
 
-def gallery(*names: str, world_size: int = 4, theme: str = "auto") -> Gallery:
+def gallery(*names: str, world_size: int = 4) -> Gallery:
     """Run collectives on ranks and draw what each rank holds before and after.
 
     Args:
         names: which ones; none: all nine.
         world_size: 2 to 8 ranks, which root 0 is one of.
-        theme: "auto" follows the page, "light" and "dark" don't.
 
     Raises:
         TargetError: there is no such collective, or the ranks don't fit into a drawing.
@@ -95,7 +94,7 @@ def gallery(*names: str, world_size: int = 4, theme: str = "auto") -> Gallery:
     with Session(PROGRAMS) as session:
         for name in names or COLLECTIVES:
             calls, adds, sentence = COLLECTIVES[name]
-            options: dict[str, Any] = {"calls": calls, "sentence": sentence, "theme": theme}
+            options: dict[str, Any] = {"calls": calls, "sentence": sentence}
             title = name.capitalize()
             result = session.call(f"collectives:{name.replace('-', '_')}", world_size)
             result.raise_for_error()

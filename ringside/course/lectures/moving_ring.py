@@ -25,14 +25,12 @@ class MovingRing:
         counts: likewise, how many ranks are in each of these numbers.
         sent_bytes: per rank, as the network counted them.
         svg: the drawing, which moves where the reader's settings allow it.
-        still: the steps side by side.
     """
 
     held: list[list[list[int]]]
     counts: list[list[list[int]]]
     sent_bytes: list[int]
     svg: str = field(repr=False)
-    still: str = field(repr=False)
 
     def _repr_html_(self) -> str:
         return self.svg
@@ -41,12 +39,11 @@ class MovingRing:
         return f"MovingRing({len(self.sent_bytes)} ranks, {len(self.held) - 1} steps)"
 
 
-def moving_ring(world_size: int = 4, *, theme: str = "auto") -> MovingRing:
+def moving_ring(world_size: int = 4) -> MovingRing:
     """Run a ring all-reduce on ranks and draw it, step by step.
 
     Args:
         world_size: 2 to 5 ranks, with a shard each.
-        theme: "auto" follows the page, "light" and "dark" don't.
 
     Raises:
         TargetError: the ranks don't fit into the drawing.
@@ -76,8 +73,7 @@ def moving_ring(world_size: int = 4, *, theme: str = "auto") -> MovingRing:
         held,
         counts,
         result.sent_bytes(),
-        steps_svg(title, steps, theme=theme),
-        steps_svg(title, steps, moving=False, theme=theme),
+        steps_svg(title, steps),
     )
 
 

@@ -181,34 +181,9 @@ def page_shows(cells: Sequence[Any]) -> Visible:
     return visible
 
 
-def details_show(cells: Sequence[Any]) -> Visible:
-    """The same of a page that is made already, with its details as cells."""
-    is_open, opened = [], True
-    for cell in cells:
-        opened = cell["source"] == "</details>" or (
-            opened and not cell["source"].startswith('<details class="ringside')
-        )
-        is_open.append(opened)
-    return lambda start: (index for index in section(cells, start) if is_open[index])
-
-
 def notebook_shows(cells: Sequence[Any]) -> Visible:
     """What a notebook shows of a section before anything is run."""
     return lambda start: section(cells, start)
-
-
-def slide_shows(cells: Sequence[Any]) -> Visible:
-    """What a slide shows when its prompt appears, before the next key."""
-    kinds = [cell["metadata"].get("slideshow", {}).get("slide_type", "-") for cell in cells]
-    new = ("slide", "subslide")
-
-    def visible(start: int) -> Iterator[int]:
-        first = max((p for p in range(start + 1) if kinds[p] in new), default=0)
-        after = range(start + 1, len(cells))
-        end = next((p for p in after if kinds[p] in (*new, "fragment")), len(cells))
-        return (p for p in range(first, end) if kinds[p] not in ("skip", "notes"))
-
-    return visible
 
 
 def told(cells: Sequence[Any], asked: Mapping[str, Answer], visible: Visible) -> Iterator[str]:

@@ -94,9 +94,9 @@ class Progress:
     def _repr_html_(self) -> str:
         return self.svg()
 
-    def svg(self, theme: str = "auto") -> str:
+    def svg(self) -> str:
         """The picture; it needs no font, script or file beside it."""
-        return "".join(_picture(self, theme))
+        return "".join(_picture(self))
 
     def as_json(self) -> list[dict[str, Any]]:
         """For programs."""
@@ -156,7 +156,7 @@ def _y(ratio: float) -> float:
     return _TOP + _HEIGHT / 2 * (1 - math.log(bounded) / math.log(_FARTHEST))
 
 
-def _picture(whole: Progress, theme: str) -> Iterator[str]:
+def _picture(whole: Progress) -> Iterator[str]:
     room = max(_NARROWEST, _STEP * len(whole.made))
     width, bottom = _LEFT + room + _RIGHT, _TOP + _HEIGHT
     has_choices = whole.choices[1] > 0
@@ -164,7 +164,7 @@ def _picture(whole: Progress, theme: str) -> Iterator[str]:
     step = room / max(1, len(whole.made))
     centres = [_LEFT + step * (index + 0.5) for index in range(len(whole.made))]
     alt = f"Predictions over results, in the order in which they were made. {whole.summary()}"
-    yield open_svg(width, end + 48, alt, theme)
+    yield open_svg(width, end + 48, alt)
     yield text(16, 24, "Predictions and results", 15, extra='font-weight="600"')
     for row, line in enumerate(fit_lines(whole.summary().split(". "), width - 32, 11)[:3]):
         yield text(16, 44 + 15 * row, line.replace(" · ", ". ").rstrip(".") + ".", 11, role="muted")

@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ringside.spans import Span, TimedMessage
 from ringside.timing.timeline import Timeline
 from ringside.trace import CallSite, Kind, Op, Trace
@@ -69,31 +66,15 @@ class MeasuredTimeline:
     def end_s(self) -> list[float]:
         return [spans[-1].end_s if spans else 0.0 for spans in self.spans]
 
-    def _total(self, kind: str) -> list[float]:
-        return [sum(s.end_s - s.start_s for s in spans if s.kind == kind) for spans in self.spans]
-
-    @property
-    def busy_s(self) -> list[float]:
-        return self._total("compute")
-
-    @property
-    def communication_s(self) -> list[float]:
-        return self._total("communication")
-
-    @property
-    def idle_s(self) -> list[float]:
-        return [self.makespan_s - end for end in self.end_s]
-
     @property
     def exposed_comm_s(self) -> float:
-        return max(self.communication_s, default=0.0)
-
-    @property
-    def bytes_matrix(self) -> npt.NDArray[np.int64]:
-        matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
-        for message in self.messages:
-            matrix[message.source, message.dest] += message.nbytes
-        return matrix
+        return max(
+            (
+                sum(s.end_s - s.start_s for s in spans if s.kind == "communication")
+                for spans in self.spans
+            ),
+            default=0.0,
+        )
 
     def _repr_html_(self) -> str:
         from ringside.draw import timeline_svg

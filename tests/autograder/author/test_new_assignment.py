@@ -27,6 +27,7 @@ from ringside.course import term
 from ringside.course.lectures import course_map, front_page, term_calendar
 from ringside.course.lectures.handout import Handout
 from tests.autograder.conftest import KIT
+from tests.autograder.platforms.measure import with_need
 
 REAL = "a03_allreduce"
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -137,9 +138,7 @@ def test_a_sixteenth_unit_is_everywhere_and_changes_no_file_outside_its_folder(
     name, before = "a15_mine", set(files(linked.kit))
     solution = new_assignment.make(name, linked)
     file = solution / "assignment.toml"
-    plan = sizes.with_need(file.read_text(), Need(2000, 500)).replace(
-        "after = []", 'after = ["03"]'
-    )
+    plan = with_need(file.read_text(), Need(2000, 500)).replace("after = []", 'after = ["03"]')
     file.write_text(plan.replace('["03"]', '["16"]'))
     with pytest.raises(AssignmentError, match=r"assignment\.toml: \[unit\]: .*unit 15 can build"):
         build.build(plans.load(name, linked), linked)

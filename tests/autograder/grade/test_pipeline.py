@@ -339,28 +339,6 @@ def refuse(assignment: str, sources: Sources, module: str) -> ModuleResult:
     raise AssertionError(f"{module} is stored")
 
 
-def test_a_grading_that_is_stopped_keeps_what_was_finished(
-    plan: Assignment, course: Course, tmp_path: Path
-) -> None:
-    def stopping(assignment: str, sources: Sources, module: str) -> ModuleResult:
-        if module == "two":
-            raise KeyboardInterrupt
-        return toy_grader(assignment, sources, module)
-
-    one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
-    with pytest.raises(KeyboardInterrupt):
-        pipeline.GradingSession(plan, course, stopping).grade([one])
-    graded: list[str] = []
-
-    def counting(assignment: str, sources: Sources, module: str) -> ModuleResult:
-        graded.append(module)
-        return toy_grader(assignment, sources, module)
-
-    (outcome,) = pipeline.GradingSession(plan, course, counting).grade([one])
-    assert outcome.score(plan) == 90.0
-    assert "one" not in graded and "two" in graded
-
-
 KILLED = """
 import pathlib, sys, time
 from autograder.course import assignment

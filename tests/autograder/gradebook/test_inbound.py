@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.gradebook.nbgrader.inbound import NEVER, OwnCollect
+from autograder.gradebook.nbgrader.collect import NEVER, OwnCollect
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ def test_other_names_another_order_and_dead_statements_do_not_hide_a_copy() -> N
 def test_what_is_no_python_is_not_taken_apart() -> None:
     assert similarity.shape("x = 1" + "\\'" * 100_000) == ()  # tokenize would take minutes
     assert similarity.shape("x" + ".x" * 100_000) == ()  # too deep for a tree
+    assert similarity.matches({"a": {"r": "x = ("}, "b": {"r": "x = ("}}, given={}) == []
     assert similarity.shape('x = "\\d"  # warns') == similarity.shape('y = "d"')
 
 

@@ -9,6 +9,7 @@ docs/platforms.md.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -29,6 +30,14 @@ LARGE_MB = 6144
 ROUND_MB = 16
 
 
+def with_need(text: str, need: Need) -> str:
+    """An assignment.toml's text with what was measured; all else in it stays."""
+    lines = f"[container]\nmemory_mb = {need.memory_mb}\ncpu_s = {need.cpu_s:.0f}\n"
+    without = re.sub(r"(?m)^\[container\]\n(?:(?!\s*\[).*\n)*\s*", "", text)
+    before, bracket, modules = without.partition("[[module]]")
+    return f"{before}{lines}\n{bracket}{modules}"
+
+
 def main(names: Sequence[str]) -> int:
     """Measure these assignments, or all of them."""
     if reason := box.why_not():
@@ -38,7 +47,7 @@ def main(names: Sequence[str]) -> int:
     for name in names or plans.known(course):
         file = course.solution(name) / "assignment.toml"
         need = measure(name, course)
-        file.write_text(sizes.with_need(file.read_text(), need))
+        file.write_text(with_need(file.read_text(), need))
         write_page(course)
         print(sizes.advice(plans.load(name, course)), flush=True)
     return 0

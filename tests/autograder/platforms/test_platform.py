@@ -22,6 +22,7 @@ from autograder.platforms import container, reality_points, sizes
 from autograder.platforms.gradescope import metadata
 from autograder.platforms.settings import Settings
 from tests.autograder.platforms import places
+from tests.autograder.platforms.measure import with_need
 
 UTC = datetime.UTC
 
@@ -56,13 +57,13 @@ def test_the_advice_names_the_default_where_that_is_enough() -> None:
 
 def test_what_is_measured_is_written_into_the_unit_and_nothing_else_is_changed() -> None:
     text = (Course.here().solution("a03_allreduce") / "assignment.toml").read_text()
-    other = sizes.with_need(text, Need(1264, 77.4))
+    other = with_need(text, Need(1264, 77.4))
     assert tomllib.loads(other)["container"] == {"memory_mb": 1264, "cpu_s": 77}
     before, after = tomllib.loads(text), tomllib.loads(other)
     assert before.pop("container") != after.pop("container") and before == after
-    assert sizes.with_need(other, Need(**tomllib.loads(text)["container"])) == text
+    assert with_need(other, Need(**tomllib.loads(text)["container"])) == text
     never = 'title = "It"\n\n[[module]]\nname = "one"\n'
-    assert sizes.with_need(never, Need(512, 3)) == (
+    assert with_need(never, Need(512, 3)) == (
         'title = "It"\n\n[container]\nmemory_mb = 512\ncpu_s = 3\n\n[[module]]\nname = "one"\n'
     )
 

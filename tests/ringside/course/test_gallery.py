@@ -79,7 +79,6 @@ def test_one_drawing_can_be_asked_for():
     assert one.after["all-reduce"] == [[64, 68, 72, 76]] * 4
     assert one._repr_html_().count("<svg") == 1
     assert repr(one) == "Gallery(all-reduce)"
-    assert "light-dark" not in gallery("scatter", theme="dark").svgs["scatter"]
 
 
 def test_what_does_not_exist_is_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,17 @@ def test_no_figure_is_cut_from_its_caption_or_holds_a_reveal(lecture: lectures.L
     assert list(page_spoilers.misplaced(executed_of(lecture))) == []
 
 
+def details_show(cells: Sequence[Any]) -> page_spoilers.Visible:
+    """What a page that is made shows before anything is opened, with its details as cells."""
+    is_open, opened = [], True
+    for cell in cells:
+        opened = cell["source"] == "</details>" or (
+            opened and not cell["source"].startswith('<details class="ringside')
+        )
+        is_open.append(opened)
+    return lambda start: (index for index in page_spoilers.section(cells, start) if is_open[index])
+
+
 @each
 def test_no_page_tells_an_answer_before_it_is_opened(
     lecture: lectures.Lecture, tmp_path: Path
@@ -288,16 +300,30 @@ def test_no_page_tells_an_answer_before_it_is_opened(
     page(Handout(lecture.notebook, is_lecture=True), path, {})
     cells = nbformat.read(path, as_version=4).cells
     asked = page_spoilers.answers(executed_of(lecture))
-    assert list(page_spoilers.told(cells, asked, page_spoilers.details_show(cells))) == []
+    assert list(page_spoilers.told(cells, asked, details_show(cells))) == []
     summaries = {text for cell in cells for text in re.findall("<summary>.*?<", cell.source)}
     assert not asked or "<summary>Reveal<" in summaries
+
+
+def slide_shows(cells: Sequence[Any]) -> page_spoilers.Visible:
+    """What a slide shows when its prompt appears, before the next key."""
+    kinds = [cell["metadata"].get("slideshow", {}).get("slide_type", "-") for cell in cells]
+    new = ("slide", "subslide")
+
+    def visible(start: int) -> Iterator[int]:
+        first = max((p for p in range(start + 1) if kinds[p] in new), default=0)
+        after = range(start + 1, len(cells))
+        end = next((p for p in after if kinds[p] in (*new, "fragment")), len(cells))
+        return (p for p in range(first, end) if kinds[p] not in ("skip", "notes"))
+
+    return visible
 
 
 @each
 def test_no_slide_tells_an_answer_beside_its_question(lecture: lectures.Lecture) -> None:
     cells = prepared(Handout(lecture.notebook, is_lecture=True)).cells
     asked = page_spoilers.answers(executed_of(lecture))
-    assert list(page_spoilers.told(cells, asked, page_spoilers.slide_shows(cells))) == []
+    assert list(page_spoilers.told(cells, asked, slide_shows(cells))) == []
 
 
 @each

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ringside import kit
 from ringside.commands import cli
 from ringside.course.handout import applying, laying, merging, plan
-from ringside.course.handout.manifest import NAME, OLD_NAME, Handout, HandoutError, text_digest
+from ringside.course.handout.manifest import NAME, Handout, HandoutError, text_digest
 from ringside.output_folder import contents
 
 A = "assignments/a00_ring"
@@ -392,23 +392,6 @@ def test_a_docstring_that_both_changed_is_the_students_and_the_newer_stub_lies_b
     assert (mine in sources(json.loads((tree / BOOK).read_text()))) is not in_file
     assert "Give x again." in (tree / A / "ring.py.as-released").read_text()
     assert "yours is kept, and the newer stub is ring.py.as-released" in capsys.readouterr().out
-
-
-def test_a_tree_of_before_stubs_were_listed_keeps_the_students_module_and_loses_its_old_list(
-    tree: Path, handout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    listed = json.loads((tree / NAME).read_text())
-    del listed["stubs"]
-    (tree / OLD_NAME).write_text(json.dumps(listed))
-    shutil.rmtree(tree / ".ringside")
-    ring_written(tree, MINE, MINE.partition("\n")[2])
-    assert update(tree, handout) == 0
-    assert (tree / A / "ring.py").read_text() == MINE.partition("\n")[2]
-    assert "Give x again." in (tree / A / "ring.py.as-released").read_text()
-    assert (tree / NAME).is_file() and not (tree / OLD_NAME).exists()
-    assert (tree / "before-update-1" / OLD_NAME).is_file()
-    assert update(tree, handout) == 0
-    assert "is up to date: 2." in capsys.readouterr().out
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(

@@ -28,7 +28,6 @@ from ringside.timing.replay import replay
 from ringside.trace import CallSite, Kind, Op, Trace
 
 ROOT = Path(__file__).resolve().parents[3]
-PROBE = Path(fit.__file__).parent / "probe"
 
 
 def points(alpha_s: float, beta_s_per_byte: float) -> list[list[float]]:
@@ -72,12 +71,18 @@ def test_one_size_is_no_line() -> None:
         fit.line([[8, 0.0], [16, 1e-6]])
 
 
-def test_the_probe_on_simulated_ranks_fits_the_machine_that_they_run_on() -> None:
+def test_the_probe_on_simulated_ranks_fits_the_machine_that_they_run_on(tmp_path: Path) -> None:
+    (tmp_path / "one_link.py").write_text(
+        "from ringside.jobs.calibrate.probe.measurements import link\n"
+        "from ringside.jobs.calibrate.probe.on_mpi import OverMpi\n\n"
+        "def measured(comm, pair, sizes):\n"
+        "    return link(OverMpi(comm), 'inside', pair, sizes, 1)\n"
+    )
     machine = Machine.load("zaratan").with_(ranks_per_node=2)
     sizes = (8, 1024, 2**14, 2**20)
-    with Session(PROBE, machine=machine) as session:
+    with Session(tmp_path, machine=machine) as session:
         for pair in ((0, 1), (0, 2)):
-            result = session.call("on_mpi:one_link", 3, [(*pair, sizes)] * 3).raise_for_error()
+            result = session.call("one_link:measured", 3, [(pair, sizes)] * 3).raise_for_error()
             found = result.values[0]
             line, link = fit.line(found["points"]), machine.link(*pair)
             assert line.alpha_s == pytest.approx(link.alpha_s, rel=1e-9)

@@ -9,6 +9,7 @@ Sizes stand on a log grid and take turns, so that a noisy moment hits all of the
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -227,3 +228,16 @@ def local_work(ranks: Transport, batches: int) -> dict[str, Any]:
         "kernel_s": slowest(many) / count,
         "poll_s": statistics.median(polls) if polls else None,
     }
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes(hosts: list[str]) -> int:
+    """A rank's share of its host's memory."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return whole // max(hosts.count(host) for host in hosts)

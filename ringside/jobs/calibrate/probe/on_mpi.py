@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ringside.jobs.calibrate.probe.host import cores, memory_bytes
-from ringside.jobs.calibrate.probe.measurements import SIZES, link, measure
+from ringside.jobs.calibrate.probe.measurements import cores, measure, memory_bytes
 
 _GO, _EARLY = 8, 7  # tags
 
@@ -104,11 +103,6 @@ class OverMpi:
     def one_element(self) -> tuple[int, Callable[[], object]]:
         x, count = np.zeros(1), 1000
         return count, lambda: [np.add(x, x, out=x) for _ in range(count)]
-
-
-def one_link(comm: Any, first: int, second: int, sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
-    """Ping-pong of two ranks alone; for simulated ranks, whose every trip takes as long."""
-    return link(OverMpi(comm), "inside", (first, second), sizes, 1)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ringside.jobs.calibrate.probe.host import cores, memory_bytes
-from ringside.jobs.calibrate.probe.measurements import measure
+from ringside.jobs.calibrate.probe.measurements import cores, measure, memory_bytes
 from ringside.session.recorder import recorded
 
 
