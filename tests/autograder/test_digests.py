@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from autograder import digests
+from autograder.course import assignment as plans
+from autograder.course.course import Course
 
 KIT = Path(__file__).resolve().parents[2]
 
@@ -169,6 +172,34 @@ def test_published_numbers_count_where_a_suite_reads_them() -> None:
     assert numbers <= digests.suite_files(KIT, "a01_first_ranks", "fit")
     assert numbers <= digests.suite_files(KIT, "a12_hybrid", "predict")
     assert not numbers & digests.suite_files(KIT, UNIT, MODULE)
+
+
+def test_what_runs_of_the_front_page_is_in_every_key() -> None:
+    """`ringside.announce` in a supplied layer imports nothing by that name's own module."""
+    front = ast.parse((KIT / digests.FRONT).read_text("utf-8"))
+    modules = {
+        name.asname or name.name: f"{node.module.replace('.', '/')}.py"
+        for node in ast.walk(front)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in node.names
+    }
+    assert modules["announce"] == "ringside/checking/announce.py"
+    in_key = {path.relative_to(KIT).as_posix() for path in digests.run_files(KIT)}
+    for name in plans.known():
+        plan = plans.load(name)
+        files = [plan_file for plan_file in plan.supplied if plan_file.endswith(".py")]
+        files += [f"hidden/{path.name}" for path in Course.here().hidden(name).glob("*.py")]
+        for file in files:
+            tree = ast.parse((Course.here().solution(name) / file).read_text("utf-8"))
+            uses = {
+                modules[node.attr]
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "ringside"
+                and node.attr in modules
+            }
+            assert uses <= in_key, f"{name}/{file}"
 
 
 # One test of the suite in this process, as the nursery of suites runs it; then simulated and real

@@ -148,6 +148,9 @@ def step(group, x, weight):
     again = Pass.apply(x) @ weight
     (y + again).sum().backward()
     return y.detach(), x.grad
+
+def in_half(group, x):
+    return Pass.apply(x.to(torch.bfloat16)).to(torch.float64)
 """
 
 
@@ -364,3 +367,11 @@ def test_tensors_are_scaled_past_autograd(session: Session) -> None:
     # Scaling is no work of the rank's.
     assert result.num_flops() == plain.num_flops()
     assert result.makespan_s == plain.makespan_s
+
+
+def test_bfloat16_is_scaled_and_rounded_once(session: Session) -> None:
+    x = np.array([[1.0, 1.0078125], [-3.0, 0.0]])
+    result = session.call("steps:in_half", 1, (x,), factors=FACTORS).raise_for_error()
+    right = FACTORS.scaled(0, "forward", 0, x.astype(np.float32))
+    np.testing.assert_allclose(result.values[0], right, rtol=2**-8)
+    assert not (result.values[0] == x).all()
