@@ -23,6 +23,7 @@ from ringside.course.lectures.spoilers import given_away
 from ringside.course.lectures.tagged_parts import missing
 from ringside.course.predictions import students
 from ringside.course.term import Term
+from ringside.files import write_atomically
 from ringside.progress import waiting
 from ringside.toml_tables import TableError
 
@@ -109,9 +110,8 @@ def write_units(page: Path) -> int:
     _, end, after = rest.partition(END)
     if not end or BEGIN in rest:
         raise LectureError(f"{page}: put {BEGIN} and {END} around the table of units.")
-    page.write_text(
-        "\n".join([f"{before}{BEGIN}", "", *rows, "", f"{END}{after}"]), encoding="utf-8"
-    )
+    whole = "\n".join([f"{before}{BEGIN}", "", *rows, "", f"{END}{after}"])
+    write_atomically(page, whole.encode())
     print(page)
     return 0
 
