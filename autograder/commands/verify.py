@@ -14,6 +14,7 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from ringside.command_line import subparser
+from ringside.files import write_atomically
 from ringside.progress import Waiting, waiting
 
 if TYPE_CHECKING:
@@ -220,4 +221,4 @@ def _type_lines(chosen: Sequence[Assignment], options: argparse.Namespace) -> in
 
 
 def _write(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_atomically(path, json.dumps(content, indent=1).encode() + b"\n")

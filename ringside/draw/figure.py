@@ -5,6 +5,7 @@ matplotlib is imported inside the functions: drawing SVG doesn't need it, and it
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from ringside.draw.blocks import cut_all
 from ringside.draw.drawable import time_label
 from ringside.draw.palette import LIGHT
 from ringside.draw.row_groups import STACK, role
+from ringside.files import write_atomically
 from ringside.units import byte_base, bytes_in, format_time, time_unit
 
 if TYPE_CHECKING:
@@ -204,10 +206,7 @@ def timeline_png(
     figure = Figure(figsize=(width_in, figure_height(timeline.world_size)), layout="constrained")
     FigureCanvasAgg(figure)
     timeline_axes(timeline, figure.add_subplot(), title=title)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        figure.savefig(unfinished, dpi=dpi, format=path.suffix.lstrip(".") or "png")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=dpi, format=path.suffix.lstrip(".") or "png")
+    write_atomically(path, picture.getvalue())
     return path
