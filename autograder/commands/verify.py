@@ -92,9 +92,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _chosen(names: Sequence[str]) -> list[Assignment]:
     """The assignments of these names, or of their numbers such as ``a03``; of none: all."""
-    all_names = plans.known()
-    full = [next((k for k in all_names if k.partition("_")[0] == name), name) for name in names]
-    return [plans.load(name) for name in full or all_names]
+    from autograder.author.verify.verify import assignment_named
+
+    return [assignment_named(name) for name in names or plans.known()]
 
 
 def _keep_records(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ import time
 
 
 def f(comm):
-    time.sleep(1.5)
+    time.sleep(0.2)
     print("said by a rank")
     return comm.allreduce(1)
 """

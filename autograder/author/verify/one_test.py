@@ -22,7 +22,7 @@ from dataclasses import asdict, replace
 from autograder import scratch
 from autograder.author.verify import verify
 from autograder.author.verify.verify import Subject
-from autograder.course.assignment import Assignment, AssignmentError, load
+from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.command_errors import FAULTS
 from autograder.grade.grading import PYTEST_INI, staged
@@ -98,7 +98,7 @@ def main(words: Sequence[str] | None = None) -> int:
         description="Run one hidden test on one submission of the kit, without a sandbox.",
         epilog="What follows -- goes to pytest, such as -- -x --pdb.",
     )
-    parser.add_argument("assignment", help="like a03_allreduce")
+    parser.add_argument("assignment", help="a03_allreduce, or a03")
     parser.add_argument("submission", help="like wrong/ring__NAME, right/ring__NAME, stub/ring")
     parser.add_argument(
         "test", nargs="?", default="", help="default: what a wrong one must fail, else all"
@@ -109,7 +109,7 @@ def main(words: Sequence[str] | None = None) -> int:
     args = parser.parse_args(own)
 
     def action() -> int:
-        plan = load(args.assignment)
+        plan = verify.assignment_named(args.assignment)
         subject = subject_of(plan, args.submission)
         return run(plan, subject, args.test, debug_rank=args.debug, options=options)
 

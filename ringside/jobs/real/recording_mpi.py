@@ -56,6 +56,12 @@ _COLLECTIVES: dict[str, tuple[str, tuple[str, ...]]] = {
     "scatter": ("scatter", ("sendobj", "root")),
     "alltoall": ("alltoall", ("sendobj",)),
 }
+# Calls that make a communicator, with the parameters that tell the new ones apart.
+_DERIVING: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Dup", "Idup", "Create", "Create_cart", "Sub", "Split_type"), ()),
+    "Split": ("color", "key"),
+    "Create_group": ("group", "tag"),
+}
 
 
 class RecordingRequest(MPI.Request):
@@ -135,13 +141,20 @@ def _wait_all(name: str, requests: Any, statuses: Any, original: Callable[[Any, 
 
 def _finish(call: CallRecord, requests: list[RecordingRequest], statuses: list[MPI.Status]) -> None:
     for request, status in zip(requests, statuses, strict=True):
-        if request.receive is not None:
-            _received(request.receive, status)
-    call.ops.append(["wait", [request.number for request in requests]])
+        _received(request.receive, status)
+    _waited(call, [request.number for request in requests])
 
 
-def _received(op: list[Any], status: MPI.Status) -> None:
+def _waited(call: CallRecord, numbers: list[int]) -> None:
+    """The wait for requests; -1 is one to or from PROC_NULL, which nothing stands for."""
+    if real := [number for number in numbers if number >= 0]:
+        call.ops.append(["wait", real])
+
+
+def _received(op: list[Any] | None, status: MPI.Status) -> None:
     """Complete a receive's operation: [.., comm, source, tag, nbytes, ..]."""
+    if op is None:
+        return
     source = status.Get_source()
     members = op[-1]
     if 0 <= source < len(members):
@@ -163,8 +176,10 @@ class _Recording:
             call.ops.append(["isend", self.path, peer, tag, nbytes_of(data), request, int(mode)])
         return request if peer >= 0 else -1
 
-    def _irecv(self, call: CallRecord, source: int, tag: int) -> tuple[int, list[Any]]:
+    def _irecv(self, call: CallRecord, source: int, tag: int) -> tuple[int, list[Any] | None]:
         request = self.recorder.request()
+        if source == MPI.PROC_NULL:
+            return -1, None
         world_rank = self.members[source] if 0 <= source < len(self.members) else -1
         op = ["irecv", self.path, -1, tag, 0, request, (world_rank, tag), self.members]
         call.ops.append(op)
@@ -227,8 +242,8 @@ def _send_method(name: str, mode: Mode, blocking: bool) -> Callable[..., Any]:
         with self.recorder.call(f"{name}(dest={dest}, tag={tag})") as call:
             request = self._isend(call, arguments.get(names[0]), dest, tag, mode)
             result = original(*args, **options)
-            if blocking and request >= 0:
-                call.ops.append(["wait", [request]])
+            if blocking:
+                _waited(call, [request])
         return result if blocking else RecordingRequest.of(result, self.recorder, request, None)
 
     return method
@@ -248,7 +263,7 @@ def _receive_method(name: str, blocking: bool) -> Callable[..., Any]:
             arguments["status"] = arguments.get("status") or MPI.Status()
             result = original(**arguments)
             _received(op, arguments["status"])
-            call.ops.append(["wait", [request]])
+            _waited(call, [request])
         return result
 
     return method
@@ -274,7 +289,7 @@ def _sendrecv_method(name: str) -> Callable[..., Any]:
             arguments["status"] = arguments.get("status") or MPI.Status()
             result = original(**arguments)
             _received(op, arguments["status"])
-            call.ops.append(["wait", [number for number in (sent, received) if number >= 0]])
+            _waited(call, [sent, received])
         return result
 
     return method
@@ -297,17 +312,25 @@ def _collective_method(
     return method
 
 
-def _derive_method(name: str) -> Callable[..., Any]:
+def _derive_method(name: str, names: Sequence[str]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **options: Any) -> Any:
         original = getattr(super(type(self), self), name)
+        arguments = _bind(names, args, options)
         with self.recorder.call(f"{name}()"):
-            new_comm = original(*args, **options)
-        # On every member, also on one that gets no communicator: their paths must agree.
-        self.num_collectives += 1
+            made = original(*args, **options)
+        new_comm, *request = made if name == "Idup" else (made,)
+        part = str(arguments.get("color", 0))
+        if name == "Create_group":  # the others don't call it: no number of theirs goes up
+            part = f"group {arguments.get('tag', 0)}"
+        else:
+            # On every member, also on one that gets no communicator: their paths must agree.
+            self.num_collectives += 1
         if new_comm == MPI.COMM_NULL:
-            return new_comm
-        colour = args[0] if name == "Split" and args else 0
-        return _wrap(new_comm, self.recorder, f"{self.path}/{self.num_collectives}.{colour}")
+            return made
+        if name in ("Split_type", "Create_group"):  # who is together has the same first member
+            part += f" of {new_comm.bcast(MPI.COMM_WORLD.rank)}"
+        own = _wrap(new_comm, self.recorder, f"{self.path}/{self.num_collectives}.{part}")
+        return (own, *request) if name == "Idup" else own
 
     return method
 
@@ -329,9 +352,7 @@ def _methods() -> dict[str, Any]:
         pending = f"I{name.lower()}"
         if name[0].isupper() and hasattr(MPI.Comm, pending):
             methods[pending] = _collective_method(pending, kind, names, False)
-    methods |= {
-        name: _derive_method(name) for name in ("Split", "Dup", "Create", "Create_cart", "Sub")
-    }
+    methods |= {name: _derive_method(name, names) for name, names in _DERIVING.items()}
     return methods
 
 

@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 import pytest
@@ -35,65 +36,93 @@ def sandbox_missing() -> str:
     return ""
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run of `autograder demo`, as a person would start it."""
+# Part of the class shows the way of a submission; all of it are graded before a release.
+FEW = ("bela", "emil", "fay", "gus", "jun")
+SCRIPT = """
+import sys
+from autograder.author.demo import show
+from autograder.commands import cli
+show.STUDENTS = [student for student in show.STUDENTS if student.name in sys.argv[2:]]
+sys.exit(cli.main(["demo", "--to", sys.argv[1]]))
+"""
+
+
+class Demo(NamedTuple):
+    """A class that `autograder demo` has graded."""
+
+    folder: Path
+    output: str
+    students: list[Student]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(FEW, id="few"),
+        pytest.param([s.name for s in STUDENTS], id="all", marks=pytest.mark.release),
+    ],
+)
+def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """One run of `autograder demo`."""
     if reason := sandbox_missing():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("demo") / "class"
-    environment = {**os.environ, "PYTHONPATH": str(KIT), "COLUMNS": "160"}
-    started = time.monotonic()
     answer = subprocess.run(
-        [sys.executable, "-m", "autograder", "demo", "--to", str(folder)],
+        [sys.executable, "-c", SCRIPT, str(folder), *request.param],
         cwd=KIT,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(KIT), "COLUMNS": "160"},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    (folder / "output.txt").write_text(answer.stdout)
-    (folder / "seconds.txt").write_text(str(time.monotonic() - started))
-    return folder
+    students = [student for student in STUDENTS if student.name in request.param]
+    return Demo(folder, answer.stdout, students)
 
 
 @pytest.mark.slow
 @pytest.mark.sandbox
-def test_the_class_is_graded_as_it_deserves(demo: Path) -> None:
-    with (demo / "build" / "grades.csv").open(newline="") as stream:
+def test_the_class_is_graded_as_it_deserves(demo: Demo) -> None:
+    with (demo.folder / "build" / "grades.csv").open(newline="") as stream:
         rows = {row["student"]: row for row in csv.DictReader(stream)}
-    assert sorted(rows) == sorted(student.name for student in STUDENTS)
+    names = [student.name for student in demo.students]
+    assert sorted(rows) == sorted(names)
     score = {name: float(row["score"]) for name, row in rows.items()}
     core = plans.load(ASSIGNMENT, REAL).module_points
-    assert score["bela"] == score["ivo"] == core
-    assert core + 20 <= score["ada"] <= core + 25  # the run is graded where MPI works
-    assert score["fay"] == score["hana"] == 0
-    assert score["chen"] == 60
-    for name in ("dora", "emil", "lea", "max"):
-        assert 0 < score[name] < core
-    assert score["gus"] < 10  # for the honest part of cost.py
+    wanted = {
+        **dict.fromkeys(("bela", "ivo"), (core, core)),
+        **dict.fromkeys(("jun", "kim"), (0.75 * core, core)),  # late
+        "ada": (core + 20, core + 25),  # the run is graded where MPI works
+        **dict.fromkeys(("fay", "hana"), (0, 0)),
+        "chen": (60, 60),
+        **dict.fromkeys(("dora", "emil", "lea", "max"), (0.01, core - 0.01)),
+        "gus": (0, 9.99),  # for the honest part of cost.py
+    }
+    for name in names:
+        low, high = wanted[name]
+        assert low <= score[name] <= high, name
     assert float(rows["jun"]["late_penalty"]) == pytest.approx(core * 0.2)
-    assert int(rows["kim"]["late_seconds"]) == 7200
+    if "kim" in names:
+        assert int(rows["kim"]["late_seconds"]) == 7200
     assert rows["bela"]["needs_manual_grade"] == "yes"
-    output = (demo / "output.txt").read_text()
-    assert all(student.name in output for student in STUDENTS)
+    assert all(name in demo.output for name in names)
 
 
 @pytest.mark.slow
 @pytest.mark.sandbox
-def test_every_submission_has_its_page_and_no_page_runs_anything(demo: Path) -> None:
-    for student in STUDENTS:
-        path = demo / "build" / "feedback" / student.name / ASSIGNMENT / f"{ASSIGNMENT}.html"
-        page = path.read_text()
+def test_every_submission_has_its_page_and_no_page_runs_anything(demo: Demo) -> None:
+    pages = demo.folder / "build" / "feedback"
+    for student in demo.students:
+        page = (pages / student.name / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
         assert "<script" not in page and "default-src 'none'" in page
         assert student.name in page
-    emil = demo / "build" / "feedback" / "emil" / ASSIGNMENT / f"{ASSIGNMENT}.html"
-    assert "ranks are blocked and no message is in flight" in emil.read_text()
+    emil = (pages / "emil" / ASSIGNMENT / f"{ASSIGNMENT}.html").read_text()
+    assert "ranks are blocked and no message is in flight" in emil
 
 
 @pytest.fixture
-def server(demo: Path) -> Iterator[str]:
+def server(demo: Demo) -> Iterator[str]:
     """A Jupyter server in the demo's course."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -102,14 +131,14 @@ def server(demo: Path) -> Iterator[str]:
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "PYTHONPATH": str(KIT),
-        "JUPYTER_CONFIG_DIR": str(demo / ".jupyter"),
+        "JUPYTER_CONFIG_DIR": str(demo.folder / ".jupyter"),
     }
-    options = {"port": port, "port_retries": 0, "root_dir": demo, "open_browser": False}
+    options = {"port": port, "port_retries": 0, "root_dir": demo.folder, "open_browser": False}
     command = [sys.executable, "-m", "jupyter", "server", "--allow-root"]
     command += [f"--ServerApp.{name}={value}" for name, value in options.items()]
     process = subprocess.Popen(
         [*command, "--IdentityProvider.token="],
-        cwd=demo,
+        cwd=demo.folder,
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -133,7 +162,7 @@ def server(demo: Path) -> Iterator[str]:
 @pytest.mark.browser
 @pytest.mark.sandbox
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_formgrader_lists_the_class_after_grading(server: str, tmp_path: Path) -> None:
+def test_formgrader_lists_the_class_after_grading(server: str, demo: Demo, tmp_path: Path) -> None:
     answer = subprocess.run(
         [
             str(CHROMIUM),
@@ -150,10 +179,10 @@ def test_formgrader_lists_the_class_after_grading(server: str, tmp_path: Path) -
         check=True,
     )
     page = answer.stdout
-    for student in STUDENTS:
+    for student in demo.students:
         assert f"{student.family}, {student.name.title()}" in page
     assert "needs manual grading" in page
-    assert page.count(">graded<") >= 3
+    assert ">graded<" in page
 
 
 @pytest.mark.parametrize("student", STUDENTS, ids=lambda student: student.name)

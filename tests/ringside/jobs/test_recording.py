@@ -51,12 +51,50 @@ with open(sys.argv[1] + f"/rank{rank}.json", "w") as file:
     json.dump([dataclasses.astuple(call) for call in recorder.calls], file)
 """
 
+# A chain without neighbours at its ends, and all ways to a communicator.
+ENDS = """
+import dataclasses, json, sys
+import numpy as np
+from mpi4py import MPI
+from ringside.session.recorder import Recorder
+from ringside.jobs.real.recording_mpi import record
+
+recorder = Recorder()
+comm = record(MPI.COMM_WORLD, recorder)
+size, rank = comm.size, comm.rank
+left = rank - 1 if rank else MPI.PROC_NULL
+right = rank + 1 if rank + 1 < size else MPI.PROC_NULL
+x, y = np.full(2, float(rank)), np.full(2, -1.0)
+comm.Sendrecv(x, dest=right, recvbuf=y, source=left)
+assert y[0] == rank - 1
+comm.Recv(y, source=MPI.PROC_NULL)
+MPI.Request.Waitall([comm.Irecv(y, source=right), comm.Isend(x, dest=left)])
+
+halves = comm.Split(color=rank % 2)
+assert halves.allreduce(1) == 2
+together = comm.Split_type(MPI.COMM_TYPE_SHARED)
+assert together.allreduce(1) == size
+copy, request = comm.Idup()
+request.Wait()
+copy.Barrier()
+for members in ((0, 1), (2, 3)):
+    if rank in members:
+        pair = comm.Create_group(comm.Get_group().Incl(members), tag=7)
+        assert pair.allreduce(rank) == sum(members)
+with open(sys.argv[1] + f"/rank{rank}.json", "w") as file:
+    json.dump([dataclasses.astuple(call) for call in recorder.calls], file)
+"""
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, MeasuredTimeline]:
     """Four real ranks, recorded."""
-    folder = tmp_path_factory.mktemp("recorded")
-    (folder / "program.py").write_text(PROGRAM)
+    return recorded(PROGRAM, tmp_path_factory.mktemp("recorded"))
+
+
+def recorded(program: str, folder: Path) -> tuple[Trace, MeasuredTimeline]:
+    """What four real ranks of a program write down."""
+    (folder / "program.py").write_text(program)
     done = subprocess.run(
         [mpiexec(), "-n", "4", sys.executable, str(folder / "program.py"), str(folder)],
         env=here_environment(),
@@ -179,3 +217,16 @@ def test_a_script_leaves_a_record_of_the_part_that_it_chose(tmp_path: Path) -> N
     for ops in Trace.load(tmp_path / record["trace"]).ops:
         assert [op.kind for op in ops] == [Kind.COMPUTE, Kind.COLLECTIVE, Kind.WAIT, Kind.COMPUTE]
         assert [op.detail[:2] for op in ops if op.kind == Kind.COMPUTE] == [(200, 8), (7, 0)]
+
+
+def test_a_chain_with_ends_and_every_way_to_a_communicator_are_recorded(tmp_path: Path) -> None:
+    trace, _ = recorded(ENDS, tmp_path)
+    sends = [
+        (rank, op.peer) for rank in range(4) for op in trace.ops[rank] if op.kind == Kind.ISEND
+    ]
+    assert sorted(sends) == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
+    paths = [[op.comm for op in ops if op.kind == Kind.COLLECTIVE] for ops in trace.ops]
+    assert [row[0] for row in paths] == ["world/1.0", "world/1.1"] * 2
+    assert [row[-1] for row in paths] == ["world/3.group 7 of 0"] * 2 + ["world/3.group 7 of 2"] * 2
+    assert all(len(row) == 4 for row in paths)
+    assert replay(trace.save(tmp_path / "run.trace.gz"), "textbook").makespan_s > 0
