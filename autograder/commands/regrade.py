@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     regrade.show(screen, plan, differences)
     if differences.changes and not options.dry_run:
         if not (options.yes or _asked(screen, len(differences.students()))):
-            print("autograder: the gradebook stays as it is.", file=sys.stderr)
+            terminal.say("the gradebook stays as it is.")
             return 1
         with waiting("writing the gradebook"):
             renewed = regrade.write(plan, differences.students(), course)
@@ -71,7 +71,7 @@ def _asked(screen: Console, students: int) -> bool:
     from rich.prompt import Confirm
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
+        terminal.say("nobody to ask; --yes writes without asking.")
         return False
     question = f"Write the gradebook for {format_count(students, 'student')}?"
     return bool(Confirm.ask(question, console=screen, default=False))

@@ -52,11 +52,11 @@ def sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
         return True
     if not (asked.from_notebook or asked.from_files):
         command = shlex.join(["ringside", *asked.given])
-        print(notebook.refusal(diffs, command), file=sys.stderr)
+        say_to_stderr(notebook.refusal(diffs, command))
         return False
     done = notebook.write_files(diffs) if asked.from_notebook else notebook.write_cells(diffs)
     for line in done:
-        print(line, file=sys.stderr)
+        say_to_stderr(line)
     return True
 
 
