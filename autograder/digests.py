@@ -22,7 +22,10 @@ from typing import Any, NamedTuple
 
 from autograder.imports import parsed
 
-__all__ = ["EXCEPTIONS", "forget", "kit_digest", "run_files", "suite_files", "unit_digest"]
+__all__ = [
+    "EXCEPTIONS", "content_of", "files_below", "forget", "kit_digest", "run_files", "suite_files",
+    "unit_digest",
+]  # fmt: skip
 
 # What runs where a grade is made, under the kit's root: all files of a folder, since many are
 # started by name or imported by submissions. What these import is found, and isn't named here.
@@ -69,6 +72,7 @@ def kit_digest(kit: Path, assignment: str, module: str) -> str:
     return _digest(kit, suite_files(kit, assignment, module) - files, digest)
 
 
+@functools.cache
 def unit_digest(kit: Path, assignment: str) -> str:
     """A hash of all that decides what a unit's modules, edits and right forms earn.
 
@@ -88,6 +92,7 @@ def unit_digest(kit: Path, assignment: str) -> str:
 def forget() -> None:
     """Read files again: for who changes a kit while this process lives."""
     kit_digest.cache_clear()
+    unit_digest.cache_clear()
     _run.cache_clear()
 
 
@@ -176,8 +181,13 @@ def _targets(kit: Path, importer: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def _files(roots: Iterable[Path], suffixes: tuple[str, ...]) -> set[Path]:
+    return {path for path in files_below(roots) if path.suffix in suffixes}
+
+
+def files_below(roots: Iterable[Path]) -> set[Path]:
+    """The files among `roots`, and those in its folders."""
     paths = (path for root in roots for path in ([root] if root.is_file() else root.rglob("*")))
-    return {path for path in paths if path.suffix in suffixes and path.is_file()}
+    return {path for path in paths if path.is_file()}
 
 
 def _digest(kit: Path, files: Iterable[Path], run: str = "", exact: Iterable[Path] = ()) -> str:

@@ -1,4 +1,7 @@
-"""Where a grading puts what it needs for a while: one folder a run, which goes with the run.
+"""Where the autograder puts what it needs for a while: one folder a run, which goes with the run.
+
+What is to be renamed into its place is made beside that place (`ringside.output_folder.beside`),
+and everything else here.
 
     $TMPDIR/ringside-run-k3x9q/lock           held by everybody who uses the folder
                                suite-.../     modules under test, records, copies of the kit, ...

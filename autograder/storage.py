@@ -1,4 +1,8 @@
-"""Files that are written whole or not at all, and what to say when they can't be."""
+"""Files that are written whole or not at all, and what to say when they can't be.
+
+`write` is for what nobody can make again, such as decisions, results and records: it outlives a
+power cut. Pages, tables and pictures go through `ringside.files.write_atomically`.
+"""
 
 from __future__ import annotations
 

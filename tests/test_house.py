@@ -226,6 +226,41 @@ def test_the_house_is_measured_as_it_is_drawn(tmp_path: Path) -> None:
     assert (code.num_variables, code.num_dialect, code.function_lines) == (2, 1, [4])
 
 
+# Who gives a file its name by a rename, besides `files.write_atomically`.
+RENAMING = {
+    "ringside/files.py": "the one way",
+    "autograder/storage.py": "what nobody can make again, synchronized and explained",
+    "ringside/checkpoint.py": "a state of many gigabytes, streamed and synchronized",
+    "ringside/course/handout/applying.py": "files that were staged together, with a journal",
+}
+# Who makes temporary folders elsewhere than in a run's folder or beside what they become.
+FOLDERS_ELSEWHERE = {
+    "autograder/scratch.py": "the run's folder itself",
+    "autograder/grade/real_ranks/gloo_nursery.py": "in the sandbox",
+    "autograder/grade/real_ranks/mpi_nursery.py": "in the sandbox",
+    "autograder/author/verify/redteam_outside.py": "what attacks look for outside",
+    "autograder/author/verify/redteam_run.py": "a course of its own for each attack",
+}
+
+
+def test_files_are_written_and_folders_made_for_a_while_in_one_way() -> None:
+    renaming, elsewhere = set(), set()
+    temporary = {"tempfile.mkdtemp", "tempfile.TemporaryDirectory"}
+    for path in python_files(*FLOORS):
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text()
+        if "os.replace(" in text:
+            renaming.add(name)
+        if name.startswith("ringside/") or "tempfile" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func) in temporary):
+                continue
+            if "dir" not in {keyword.arg for keyword in node.keywords}:
+                elsewhere.add(name)
+    assert renaming == RENAMING.keys(), "use ringside.files.write_atomically"
+    assert elsewhere == FOLDERS_ELSEWHERE.keys(), "use autograder.scratch"
+
+
 def test_a_notebook_reads_a_students_module_as_its_file_is_now() -> None:
     # A cell that is run again after a correction must not meet the module of before.
     for path in sorted((ROOT / "solutions").glob("*/notebook.py")):

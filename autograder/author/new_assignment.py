@@ -7,18 +7,15 @@ under a temporary name, then renamed: all of it or nothing.
 
 from __future__ import annotations
 
-import contextlib
 import keyword
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from autograder import storage
 from autograder.course.assignment import NAME, AssignmentError
 from autograder.course.course import Course
 from autograder.gradebook.report.rendering import TEMPLATES
+from ringside import output_folder
 
 PLACEHOLDER = "a00_name"
 
@@ -39,8 +36,9 @@ def make(name: str, course: Course, *, torch: bool = False) -> Path:
     other_way = f"Or work in a copy of {course.kit} (`cp -r`)."
     with (
         storage.making(target.parent, otherwise=other_way),
-        _filled(target, template, name) as folder,
+        output_folder.beside(target) as folder,
     ):
+        _fill(folder, template, name)
         os.rename(folder, target)  # fails where somebody was faster
     return target
 
@@ -55,19 +53,10 @@ def _check(name: str) -> None:
         raise AssignmentError(f"{name!r} is a word of Python's, and the suites are a package.")
 
 
-@contextlib.contextmanager
-def _filled(target: Path, template: Path, name: str) -> Iterator[Path]:
-    """A temporary folder beside `target`, with the template in it; removed if it isn't moved."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
-    try:
-        for path in sorted(template.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                copy = folder / path.relative_to(template)
-                copy.parent.mkdir(exist_ok=True)
-                text = path.read_text(encoding="utf-8").replace(PLACEHOLDER, name)
-                copy.write_text(text, encoding="utf-8")
-        folder.chmod(0o755)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _fill(folder: Path, template: Path, name: str) -> None:
+    for path in sorted(template.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            copy = folder / path.relative_to(template)
+            copy.parent.mkdir(exist_ok=True)
+            text = path.read_text(encoding="utf-8").replace(PLACEHOLDER, name)
+            copy.write_text(text, encoding="utf-8")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -104,12 +103,10 @@ def make(folder: Path, kit: Path, units: Sequence[str] = ()) -> Course:
     """
     target = _place(folder, kit)
     try:
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))  # 0700
-        try:
-            _fill(Course(kit=kit, root=scratch), units)
-            os.rename(scratch, target)  # the kernel refuses it where something has come meanwhile
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with output_folder.beside(target) as fresh:
+            fresh.chmod(0o700)
+            _fill(Course(kit=kit, root=fresh), units)
+            os.rename(fresh, target)  # the kernel refuses it where something has come meanwhile
     except OSError as error:
         raise explain(target, error) from error
     return Course(kit=kit, root=target)

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autograder import storage
+from autograder import scratch, storage
 from autograder.author import cuts
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
@@ -106,8 +105,8 @@ def plan_of(plan: Assignment, module: str, course: Course) -> Removal:
         if name not in removal.moves and after != before:
             removal.edits[name] = after
     _drop_the_idle(removal, plan, solution)
-    with tempfile.TemporaryDirectory(prefix="ringside-remove-") as scratch:
-        tried = Course(kit=Path(scratch), root=course.root)
+    with scratch.fresh("remove-") as folder:
+        tried = Course(kit=folder, root=course.root)
         shutil.copytree(
             solution, tried.solution(plan.name), ignore=shutil.ignore_patterns("__pycache__")
         )

@@ -13,22 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from autograder.commands import options as shared
 from autograder.grade.cluster import task as array_task
 from autograder.grade.cluster.task import TaskOptions
+from ringside.command_line import split
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one task, or all of them."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    task_args, grading_args = arguments, list[str]()
-    if "--" in arguments:
-        cut = arguments.index("--")
-        task_args, grading_args = arguments[:cut], arguments[cut + 1 :]
+    task_args, grading_args = split(argv)
     parser = argparse.ArgumentParser(prog="array_task", description="Grade a task's submissions.")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the array's")
     parser.add_argument("task", type=int, nargs="?", metavar="TASK", help="default: all")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from autograder import terminal
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
+from ringside.command_line import subparser
 from ringside.progress import waiting
 
-NAME = "build"
-ABOUT = "make assignments/ from solutions/"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "build", "make assignments/ from solutions/")
     sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="all, if none is named")
     sub.add_argument("--check", action="store_true", help="change nothing; status 1 if stale")
 

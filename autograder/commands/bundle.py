@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from autograder.course.course import Course
+from ringside.command_line import subparser
 from ringside.progress import waiting
 
-NAME = "bundle"
-ABOUT = "make the students' tree, without solutions and autograder"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "bundle", "make the students' tree, without solutions and autograder")
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/ringside-students")
     sub.add_argument("--zip", action="store_true", help="pack it too")
     sub.add_argument(

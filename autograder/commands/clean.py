@@ -20,7 +20,7 @@ from pathlib import Path
 from autograder.author.demo.show import COMMAND as DEMO
 from autograder.course.course import Course
 from autograder.publish import build, bundle
-from ringside import output_folder
+from ringside import command_line, output_folder
 from ringside.course.lectures.site import COMMAND as SITE
 from ringside.course.lectures.slides import COMMAND as SLIDES
 
@@ -80,6 +80,12 @@ def _remove_bytecode(code: Path) -> None:
             folder.rmdir()
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Clean the checkout that this is started in."""
     for line in clean(Path.cwd()):
         print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(command_line.ended("make clean", main))

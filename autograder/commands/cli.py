@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from autograder.commands import (
     build,
@@ -32,6 +33,7 @@ from autograder.commands import (
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from autograder.grade.command_errors import FAULTS
+from ringside import command_line
 
 EXAMPLES = """examples:
   autograder new-course ~/pdl-2026                      a course's own folder: dates, secret, grades
@@ -56,41 +58,33 @@ and the message says what.
 """
 
 
-COMMANDS = (
-    build,
-    grade,
-    collect,
-    report,
-    regrade,
-    decide,
-    export,
-    total,
-    platform,
-    new_assignment,
-    remove,
-    new_course,
-    bundle,
-    verify,
-    demo,
-    completion,
-)  # in the order of --help
+_COMMANDS: dict[str, Any] = {
+    "build": build,
+    "grade": grade,
+    "collect": collect,
+    "report": report,
+    "regrade": regrade,
+    "decide": decide,
+    "export": export,
+    "total": total,
+    "platform": platform,
+    "new-assignment": new_assignment,
+    "remove": remove,
+    "new-course": new_course,
+    "bundle": bundle,
+    "verify": verify,
+    "demo": demo,
+    "completion": completion,
+}  # in the order of --help
 # Commands whose results are in the store.
-KEEPS = ("grade", "report", "regrade", "decide", "export", "total")
+KEEPS = {"grade", "report", "regrade", "decide", "export", "total"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        return _run(arguments)
-    except FAULTS as error:
-        print(f"autograder: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        note = "; what was graded is kept" if arguments[0] in KEEPS else ""
-        start = "\n" if sys.stderr.isatty() else ""  # after ^C and what shows the progress
-        print(f"{start}autograder: stopped{note}.", file=sys.stderr)
-        return 130
+    stopped = "stopped; what was graded is kept." if set(arguments[:1]) & KEEPS else "stopped."
+    return command_line.ended("autograder", lambda: _run(arguments), faults=FAULTS, stopped=stopped)
 
 
 def _run(arguments: list[str]) -> int:
@@ -101,9 +95,9 @@ def _run(arguments: list[str]) -> int:
     top = parser()
     options = top.parse_args(arguments)
     options.parser = top
-    action: Callable[[argparse.Namespace], int] = options.action
-    _need_solutions(arguments[0])
-    if arguments[0] not in KEEPS:
+    action: Callable[[argparse.Namespace], int] = _COMMANDS[options.command].run
+    _need_solutions(options.command)
+    if options.command not in KEEPS:
         return action(options)
     before = os.umask(0o077)  # what is written of a class is nobody else's to read
     try:
@@ -119,7 +113,7 @@ def _need_solutions(command: str) -> None:
         AssignmentError: the kit has no ``solutions/``.
     """
     kit = Course.here().kit
-    if command != completion.NAME and not (kit / "solutions").is_dir():
+    if command != "completion" and not (kit / "solutions").is_dir():
         raise AssignmentError(
             f"{kit} has no solutions/, where references and hidden suites are. An installed "
             "package holds none: type `make install` in the course's repository, and use the "
@@ -135,14 +129,8 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = top.add_subparsers(metavar="COMMAND", required=True)
-
-    for command in COMMANDS:
-        text = command.ABOUT
-        sub = commands.add_parser(
-            command.NAME, help=text, description=text[0].upper() + text[1:] + "."
-        )
-        command.add_options(sub)
-        sub.set_defaults(action=command.run)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in _COMMANDS.values():
+        command.add_parser(commands)
     commands.add_parser("lectures", help="execute the lectures whose source changed")
     return top

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from autograder import terminal
 from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.course import Course
+from ringside.command_line import subparser
 from ringside.progress import waiting
 
-NAME = "collect"
-ABOUT = "put a platform's download where nbgrader looks"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "collect", "put a platform's download where nbgrader looks")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument(
         "paths",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from autograder.course import assignment as plans
 from autograder.course.course import Course
+from ringside.command_line import subparser
 from ringside.commands.completion import HOW, SHELLS, script
 
-NAME = "completion"
-ABOUT = "print what a shell needs to complete commands"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(
+        commands,
+        "completion",
+        "print what a shell needs to complete commands",
+        HOW.format(prog="autograder"),
+    )
     sub.add_argument("shell", choices=SHELLS)
-    sub.epilog = HOW.format(prog="autograder")
-    sub.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def run(options: argparse.Namespace) -> int:

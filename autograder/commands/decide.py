@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import getpass
+from typing import Any
 
 from autograder import terminal
 from autograder.course import assignment as plans
 from autograder.course.course import Course
+from ringside.command_line import subparser
 from ringside.units import format_count
 
-NAME = "decide"
-ABOUT = "give a student other points, or answer a request, and keep who, when and why"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    summary = "give a student other points, or answer a request, and keep who, when and why"
+    sub = subparser(commands, "decide", summary)
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("student", metavar="STUDENT", help="or any member of a team")
     sub.add_argument(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from autograder import terminal
 from autograder.grade import pipeline
-
-NAME = "demo"
-ABOUT = "grade a whole class through nbgrader: table, feedback, CSV"
+from ringside.command_line import subparser
 
 
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "demo", "grade a whole class through nbgrader: table, feedback, CSV")
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/demo")
     sub.add_argument("--jobs", type=int, default=pipeline.cores(), metavar="N")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from autograder import platforms
 from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-
-NAME = "export"
-ABOUT = "marks for Canvas, Moodle or Gradescope, or a CSV"
+from ringside.command_line import subparser
 
 
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "export", "marks for Canvas, Moodle or Gradescope, or a CSV")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     shared.add_layout(sub)

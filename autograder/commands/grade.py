@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autograder import terminal
 from autograder.collect.submissions import PathError, Submission
@@ -15,16 +15,14 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.storage import file_to_write, folder_to_write
+from ringside.command_line import subparser
 
 if TYPE_CHECKING:
     from autograder.grade.outcome import Outcome
 
 
-NAME = "grade"
-ABOUT = "grade notebooks, folders of modules, or a submitted tree"
-
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "grade", "grade notebooks, folders of modules, or a submitted tree")
     sub.add_argument("assignment", metavar="ASSIGNMENT", help="like a03_allreduce")
     sub.add_argument(
         "paths",

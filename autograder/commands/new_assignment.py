@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 from autograder.course.course import Course
-
-NAME = "new-assignment"
-ABOUT = "make an assignment that builds, verifies and grades, to be changed"
+from ringside.command_line import subparser
 
 
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(
+        commands,
+        "new-assignment",
+        "make an assignment that builds, verifies and grades, to be changed",
+    )
     sub.add_argument("name", metavar="NAME", help="like a14_prefix")
     sub.add_argument("--torch", action="store_true", help="its module is of torch.distributed")
 

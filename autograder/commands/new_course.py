@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 from autograder.course import assignment as plans
 from autograder.course import settings
 from autograder.course.course import Course
-
-NAME = "new-course"
-ABOUT = "make a course's folder outside the kit"
+from ringside.command_line import subparser
 
 
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "new-course", "make a course's folder outside the kit")
     sub.add_argument("folder", type=Path, metavar="FOLDER", help="new, or empty")
     sub.add_argument(
         "--units",

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from autograder.platforms import VISIBILITY
+from ringside.command_line import subparser
 
-NAME = "platform"
-ABOUT = "an autograder for Gradescope or PrairieLearn, or public tests on GitHub or Classroom 50"
 PLATFORMS = ("gradescope", "prairielearn", "github", "classroom50")
 
 
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(
+        commands,
+        "platform",
+        "an autograder for Gradescope or PrairieLearn, or public tests on GitHub or Classroom 50",
+    )
     sub.add_argument("platform", choices=PLATFORMS, help="docs/platforms.md says what to do there")
     sub.add_argument("assignment", metavar="ASSIGNMENT", help="like a03_allreduce")
     sub.add_argument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autograder import terminal
 from autograder.commands import options as shared
@@ -12,6 +12,7 @@ from autograder.course import assignment as plans
 from autograder.course import teams
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
+from ringside.command_line import subparser
 from ringside.progress import waiting
 from ringside.units import format_count
 
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-NAME = "regrade"
-ABOUT = "show whose points a mended suite changes, and write them"
-
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "regrade", "show whose points a mended suite changes, and write them")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("students", nargs="*", metavar="STUDENT", help="default: the whole class")
     group = sub.add_mutually_exclusive_group()
@@ -53,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     regrade.show(screen, plan, differences)
     if differences.changes and not options.dry_run:
         if not (options.yes or _asked(screen, len(differences.students()))):
-            print("autograder: the gradebook stays as it is.", file=sys.stderr)
+            terminal.say("the gradebook stays as it is.")
             return 1
         with waiting("writing the gradebook"):
             renewed = regrade.write(plan, differences.students(), course)
@@ -73,7 +71,7 @@ def _asked(screen: Console, students: int) -> bool:
     from rich.prompt import Confirm
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
+        terminal.say("nobody to ask; --yes writes without asking.")
         return False
     question = f"Write the gradebook for {format_count(students, 'student')}?"
     return bool(Confirm.ask(question, console=screen, default=False))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from autograder.course import assignment as plans
 from autograder.course.course import Course
+from ringside.command_line import subparser
 from ringside.progress import waiting
 
-NAME = "remove"
-ABOUT = "take a module out of an assignment, in all places; what goes is kept"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
-    sub.epilog = "example: autograder remove a03_allreduce tree --dry-run"
+def add_parser(commands: Any) -> None:
+    sub = subparser(
+        commands,
+        "remove",
+        "take a module out of an assignment, in all places; what goes is kept",
+        "example: autograder remove a03_allreduce tree --dry-run",
+    )
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("module", metavar="MODULE")
     sub.add_argument("--dry-run", action="store_true", help="say what would change, write nothing")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from autograder import terminal
 from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.storage import file_to_write
+from ringside.command_line import subparser
 from ringside.progress import waiting
 
-NAME = "report"
-ABOUT = "scores, failed tests, similar submissions of a class"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(commands, "report", "scores, failed tests, similar submissions of a class")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     shared.add_layout(sub)

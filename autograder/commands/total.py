@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from autograder import terminal
 from autograder.course.course import Course
 from autograder.storage import file_to_write
-
-NAME = "total"
-ABOUT = "the course's total of each student, weighted by course.toml"
+from ringside.command_line import subparser
 
 
-def add_options(sub: argparse.ArgumentParser) -> None:
+def add_parser(commands: Any) -> None:
+    sub = subparser(
+        commands, "total", "the course's total of each student, weighted by course.toml"
+    )
     sub.add_argument("--csv", type=file_to_write, metavar="FILE", help="write the table")
 
 

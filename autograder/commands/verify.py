@@ -8,11 +8,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
+from ringside.command_line import subparser
+from ringside.files import write_atomically
 from ringside.progress import Waiting, waiting
 
 if TYPE_CHECKING:
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
     from autograder.author.verify.verify import Finding
     from autograder.author.verify.whole import Seen
 
-NAME = "verify"
-ABOUT = "grade reference, stub, wrong and right submissions and attacks against the suites"
 
-
-def add_options(sub: argparse.ArgumentParser) -> None:
-    sub.epilog = "example: autograder verify a03_allreduce --only wrong/ring"
+def add_parser(commands: Any) -> None:
+    sub = subparser(
+        commands,
+        "verify",
+        "grade reference, stub, wrong and right submissions and attacks against the suites",
+        "example: autograder verify a03_allreduce --only wrong/ring",
+    )
     sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="a03 too; default: all")
     sub.add_argument("--jobs", type=int, default=2, help="submissions at once")
     sub.add_argument("--only", default="", help="part of KIND/NAME, such as wrong/ring")
@@ -217,4 +221,4 @@ def _type_lines(chosen: Sequence[Assignment], options: argparse.Namespace) -> in
 
 
 def _write(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_atomically(path, json.dumps(content, indent=1).encode() + b"\n")

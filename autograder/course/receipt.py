@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import datetime
 import functools
-import os
+import io
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +24,7 @@ from autograder.course import teams
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from autograder.tables import TableError
+from ringside.files import write_atomically
 
 _TICK_NS = 3_000_000_000  # two writes within one tick of a file system's clock look alike
 
@@ -114,13 +115,11 @@ def record_platform(
 
 
 def _write(path: Path, receipts: Mapping[str, datetime.datetime]) -> None:
-    storage.private_folder(path.parent)
-    fresh = path.with_suffix(".tmp")
-    with fresh.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["student", "received"])
-        writer.writerows([name, moment.isoformat()] for name, moment in sorted(receipts.items()))
-    os.replace(fresh, path)
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(["student", "received"])
+    writer.writerows([name, moment.isoformat()] for name, moment in sorted(receipts.items()))
+    storage.write(path, stream.getvalue().encode())
 
 
 def late_seconds(moment: datetime.datetime | None, due: datetime.datetime | None) -> float:
@@ -140,9 +139,10 @@ def stamp(folder: Path, moment: datetime.datetime | None) -> str | None:
     before = path.read_bytes()[:200].decode("utf-8", "replace") if path.is_file() else None
     if before is not None and before.strip() == text:
         return None
-    path.unlink(missing_ok=True)
-    if moment is not None:
-        path.write_text(text + "\n", encoding="utf-8")
+    if moment is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_atomically(path, f"{text}\n".encode())
     return before
 
 

@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +22,7 @@ from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.platforms.download_tree import Tree
 from autograder.platforms.downloads import Download, Upload
+from ringside import output_folder
 
 
 def unpack(found: Download, assignment: Assignment, course: Course) -> list[Submission]:
@@ -32,11 +32,11 @@ def unpack(found: Download, assignment: Assignment, course: Course) -> list[Subm
     try:
         if not folder.is_dir():
             storage.private_folder(outer)
-            with tempfile.TemporaryDirectory(dir=outer, prefix=".") as fresh:
-                _write(found, assignment.limits, Path(fresh) / folder.name)
+            with output_folder.beside(folder) as fresh:
+                _write(found, assignment.limits, fresh)
                 # Another grader may have unpacked the same meanwhile.
                 if not folder.is_dir():
-                    os.rename(Path(fresh) / folder.name, folder)
+                    os.rename(fresh, folder)
         listed = json.loads((folder / "submissions.json").read_text(encoding="utf-8"))
     except OSError as error:
         raise storage.explain(error.filename or folder, error) from error
@@ -66,7 +66,6 @@ def _digest(found: Download, limits: Limits) -> str:
 
 
 def _write(found: Download, limits: Limits, place: Path) -> None:
-    place.mkdir()
     uploads = sorted(found.uploads, key=lambda upload: upload.student)
     listed: list[dict[str, Any]] = []
     for upload in uploads:

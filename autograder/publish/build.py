@@ -26,7 +26,6 @@ from __future__ import annotations
 import ast
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from autograder import notebooks, storage
+from autograder import notebooks, scratch, storage
 from autograder.course.assignment import Assignment, AssignmentError, ModuleSpec, load
 from autograder.course.course import Course
 from autograder.publish import consistency
@@ -82,19 +81,17 @@ def build(
     other_way = f"Or work in a copy of {course.kit} (`cp -r`)."
     with (
         storage.making(*(target.parent for target in targets), otherwise=other_way),
-        tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch,
+        scratch.fresh("build-") as folder,
     ):
-        for fresh, target in zip(
-            _generate(assignment, course, Path(scratch)), targets, strict=True
-        ):
+        for fresh, target in zip(_generate(assignment, course, folder), targets, strict=True):
             _swap(fresh, target.resolve(), course, say)
     return course.releases / name
 
 
 def stale(assignment: Assignment, course: Course) -> list[str]:
     """The released files that a build would change, add or remove."""
-    with tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch:
-        _, release = _generate(assignment, course, Path(scratch))
+    with scratch.fresh("build-") as folder:
+        _, release = _generate(assignment, course, folder)
         fresh = _contents(release)
     present = _contents(course.releases / assignment.name)
     return sorted(
@@ -121,13 +118,13 @@ def build_all(
     return stale_files
 
 
-def _generate(assignment: Assignment, course: Course, scratch: Path) -> tuple[Path, Path]:
+def _generate(assignment: Assignment, course: Course, folder: Path) -> tuple[Path, Path]:
     from autograder.course.nbgrader_steps import generate_release
 
-    source = scratch / "source" / assignment.name
+    source = folder / "source" / assignment.name
     source.mkdir(parents=True)
     write_source(assignment, course, source)
-    release = generate_release(assignment.name, course, scratch)
+    release = generate_release(assignment.name, course, folder)
     return source, release
 
 

@@ -76,9 +76,13 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
         # had begun before could be outside of both.
         if life.recv(1) != GO:
             os._exit(1)
-        program = os.fork()
     except BaseException as error:
         life.send(REFUSED + str(error).encode()[:500])
+        os._exit(1)
+    try:
+        program = os.fork()
+    except OSError:  # no process to be had: from GO on a byte is an exit status
+        life.send(b"\x01")
         os._exit(1)
     if program:
         _be_init(program, life)

@@ -6,12 +6,11 @@ Exit status 0: done; 1: the student's code failed; 2: asked wrongly, or this kit
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ringside import command_line
 from ringside.commands import (
     check,
     completion,
@@ -27,7 +26,7 @@ from ringside.commands import (
     start,
     update,
 )
-from ringside.errors import Interrupted, RingsideError, RunError
+from ringside.errors import RunError
 
 _COMMANDS: dict[str, Any] = {
     "check": check,
@@ -62,45 +61,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status."""
-    argv = list(sys.argv[1:] if words is None else words)
-    cut = argv.index("--") if "--" in argv else len(argv)
+    return command_line.ended("ringside", lambda: _run(*command_line.split(words)))
+
+
+def _run(own: list[str], words: list[str]) -> int:
     parser = build_parser()
-    args, unknown = parser.parse_known_args(argv[:cut])
+    args, unknown = parser.parse_known_args(own)
     args.parser = parser
-    args.given, args.words = argv[:cut], argv[cut + 1 :]
+    args.given, args.words = own, words
     if unknown:
         print(f"ringside {args.command}: {_unknown(args, unknown)}", file=sys.stderr)
         return 2
     try:
         status: int = _COMMANDS[args.command].run(args)
-        return status
     except RunError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        command_line.complain("", error)
         return 1
-    except BrokenPipeError:  # the reader, such as `head`, had enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # nothing more can be said
-        return 0
-    except RingsideError as error:
-        print(f"ringside: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"ringside: {_of_the_system(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as stop:
-        start = "\n" if sys.stderr.isatty() else ""  # the terminal's own ^C stands there
-        message = stop if isinstance(stop, Interrupted) else "stopped."
-        print(f"{start}ringside: {message}", file=sys.stderr)
-        return 130
-
-
-def _of_the_system(error: OSError) -> str:
-    """What this machine refused, and the way round where a folder can't be written."""
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    message = f"{os.fspath(error.filename)}: {error.strerror}."
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        message += " Is the folder not yours? Work in a copy of it (`cp -r`)."
-    return message
+    return status
 
 
 def _unknown(asked: argparse.Namespace, unknown: Sequence[str]) -> str:

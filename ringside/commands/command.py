@@ -1,4 +1,4 @@
-"""What the commands have in common: a parser with examples, JSON, notebook and files."""
+"""What the students' commands have in common: JSON, notebook and files."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ringside import command_line
+
 
 def add(
     commands: Any, name: str, summary: str, examples: str, *, words: bool = False
 ) -> argparse.ArgumentParser:
     """Add a command's parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        usage=f"ringside {name} [OPTIONS] FILE[:FUNCTION] [-- ARGUMENTS]" if words else None,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.subparser(commands, name, summary, examples)
+    if words:
+        parser.usage = f"ringside {name} [OPTIONS] FILE[:FUNCTION] [-- ARGUMENTS]"
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     return parser
 
@@ -55,11 +52,11 @@ def sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
         return True
     if not (asked.from_notebook or asked.from_files):
         command = shlex.join(["ringside", *asked.given])
-        print(notebook.refusal(diffs, command), file=sys.stderr)
+        say_to_stderr(notebook.refusal(diffs, command))
         return False
     done = notebook.write_files(diffs) if asked.from_notebook else notebook.write_cells(diffs)
     for line in done:
-        print(line, file=sys.stderr)
+        say_to_stderr(line)
     return True
 
 

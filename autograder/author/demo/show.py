@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from autograder import storage
+from autograder import scratch, storage
 from autograder.author.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.author.new_course import CONFIGURATION
 from autograder.collect import submissions
@@ -67,8 +66,8 @@ def _graded_class(course: Course, jobs: int, console: Console) -> Assignment:
     _ensure_release(plan, course, console)
     console.print(f"A class of {len(STUDENTS)} hands in {plan.name}.")
     write_class(plan, course)
-    with tempfile.TemporaryDirectory(prefix="ringside-demo-") as scratch:
-        register(plan, course, Path(scratch))
+    with scratch.fresh("release-") as folder:
+        register(plan, course, folder)
     database.set_due(course, plan.name, DUE)
     database.name_students(course, {s.name: (s.name.title(), s.family) for s in STUDENTS})
     graded = time.monotonic()
@@ -122,8 +121,7 @@ def _run_of_reference(plan: Assignment, course: Course) -> bytes | None:
     if not plan.runs:
         return None
     module = plan.runs[0].module
-    with tempfile.TemporaryDirectory(prefix="ringside-demo-run-") as scratch:
-        folder = Path(scratch)
+    with scratch.fresh("run-") as folder:
         (folder / f"{module}.py").write_text(
             source(course, module, "reference") + "\n", encoding="utf-8"
         )

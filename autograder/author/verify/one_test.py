@@ -24,9 +24,10 @@ from autograder.author.verify import verify
 from autograder.author.verify.verify import Subject
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
+from autograder.grade.command_errors import FAULTS
 from autograder.grade.grading import PYTEST_INI, staged
 from autograder.grade.suite.job import SuiteJob
-from ringside import kit
+from ringside import command_line, kit
 
 _A_DAY_S = 86_400.0
 
@@ -91,8 +92,7 @@ def subject_of(plan: Assignment, name: str) -> Subject:
 
 def main(words: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    text = list(sys.argv[1:] if words is None else words)
-    cut = text.index("--") if "--" in text else len(text)
+    own, options = command_line.split(words)
     parser = argparse.ArgumentParser(
         prog="python -m autograder.author.verify.one_test",
         description="Run one hidden test on one submission of the kit, without a sandbox.",
@@ -106,14 +106,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--debug", type=int, metavar="RANK", help="breakpoint() in this rank opens pdb here"
     )
-    args = parser.parse_args(text[:cut])
-    try:
+    args = parser.parse_args(own)
+
+    def action() -> int:
         plan = verify.assignment_named(args.assignment)
         subject = subject_of(plan, args.submission)
-    except AssignmentError as error:
-        print(f"one_test: {error}", file=sys.stderr)
-        return 2
-    return run(plan, subject, args.test, debug_rank=args.debug, options=text[cut + 1 :])
+        return run(plan, subject, args.test, debug_rank=args.debug, options=options)
+
+    return command_line.ended("one_test", action, faults=FAULTS)
 
 
 if __name__ == "__main__":

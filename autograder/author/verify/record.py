@@ -66,7 +66,9 @@ class Part:
         if self.kind == "suites":
             return list(OF_SUITES)
         attacks = [attack.folder for attack in load_attacks(self.plan.name)]
-        paths = [path for root in (*OF_ATTACKS, *attacks) for path in _below(root)]
+        paths = [
+            path for root in (*OF_ATTACKS, *attacks) for path in sorted(digests.files_below([root]))
+        ]
         return [path for path in paths if path.suffix not in (".pyc", ".css")]
 
     def read(self) -> dict[str, Any]:
@@ -143,7 +145,3 @@ def _steady(before: int | None, minutes: float) -> int:
     if before is not None and abs(minutes - before) <= max(1.0, before / 3):
         return before
     return max(1, round(minutes))
-
-
-def _below(root: Path) -> list[Path]:
-    return [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())

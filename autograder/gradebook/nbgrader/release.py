@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from nbgrader.api import MissingEntry
 from nbgrader.exchange.default import ExchangeReleaseAssignment, ExchangeReleaseFeedback
 
+from autograder import scratch
 from autograder.course import assignment as plans
 from autograder.course import database, late, nbgrader_steps
 from autograder.course.assignment import Assignment
@@ -61,13 +61,13 @@ class TimelessFeedback(ExchangeReleaseFeedback):  # type: ignore[misc]
         super().copy_files()
 
 
-def register(plan: Assignment, course: Course, scratch: Path) -> None:
+def register(plan: Assignment, course: Course, folder: Path) -> None:
     """Write the assignment's cells and points into the course's gradebook.
 
     Raises:
         GradebookError: there are submissions already that don't fit the cells.
     """
-    nbgrader_steps.enter_cells(plan.name, course, scratch)
+    nbgrader_steps.enter_cells(plan.name, course, folder)
     late.tell(course)
 
 
@@ -89,5 +89,5 @@ def _register(plan: Assignment, course: Course) -> None:
     if not source.is_dir():
         source.mkdir(parents=True)
         build.write_source(plan, course, source)
-    with tempfile.TemporaryDirectory(prefix="ringside-release-") as scratch:
-        register(plan, course, Path(scratch))
+    with scratch.fresh("release-") as folder:
+        register(plan, course, folder)

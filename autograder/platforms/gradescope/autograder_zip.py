@@ -10,11 +10,10 @@ Format: gradescope-autograders.readthedocs.io, "Autograder Specifications".
 from __future__ import annotations
 
 import io
-import tempfile
 import zipfile
 from pathlib import Path
 
-from autograder import storage
+from autograder import scratch, storage
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.platforms import contents
@@ -41,8 +40,7 @@ def make(plan: Assignment, course: Course, path: Path, settings: Settings) -> Pa
             f"`{COMMAND}` did not make {path}: move it away, or name another file with --to."
         )
     packed = io.BytesIO()
-    with tempfile.TemporaryDirectory(prefix="ringside-") as name:
-        folder = Path(name)
+    with scratch.fresh("gradescope-") as folder:
         (folder / "kit").mkdir()
         contents.fill(folder / "kit", plan, course, settings)
         for member, template in RUNS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import logging
 import os
@@ -28,7 +29,7 @@ from ringside.files import keep, write_atomically
 REQUEST = "regrade.txt"  # what a student wants to be looked at again, and why
 MOST_REQUEST_BYTES = 4_000  # of UTF-8; a page
 BESIDE = ("run.json", "run.trace.gz", kept.NAME, REQUEST)  # beside the notebook and its modules
-_MAX_BYTES = 50 << 20  # graders refuse more
+MOST_BYTES = 64 << 20  # as submission_mib of the grader's limits.toml
 
 
 class HandinError(RingsideError):
@@ -89,17 +90,12 @@ def hand_in(
     books = notebook.notebooks(folder)
     if not books:
         raise HandinError(f"{folder} holds no notebook with %%module cells.")
-    if regrade.strip():
-        text = regrade.strip() + "\n"
-        if len(text.encode()) > MOST_REQUEST_BYTES:
-            raise HandinError(
-                f"the request has {len(text.encode())} bytes, at most {MOST_REQUEST_BYTES} are "
-                "read: say which module, and why."
-            )
-        request = folder / REQUEST
-        if request.is_file() and request.read_bytes().strip() != text.encode().strip():
-            keep(request, "handin")
-        write_atomically(request, text.encode())
+    request = f"{regrade.strip()}\n".encode() if regrade.strip() else b""
+    if len(request) > MOST_REQUEST_BYTES:
+        raise HandinError(
+            f"the request has {len(request)} bytes, at most {MOST_REQUEST_BYTES} are "
+            "read: say which module, and why."
+        )
     texts = notebook.handed_in(folder)
     cells = [
         replace(cell, source=texts.get(cell, cell.source))
@@ -117,20 +113,29 @@ def hand_in(
     listed = [*(book.name for book in books), *modules, *BESIDE]
     if predicted:  # nothing to hand in, or nothing that can be read
         listed.remove(kept.NAME)
-    names = [name for name in listed if (folder / name).is_file()]
-    total = sum((folder / name).stat().st_size for name in names)
-    if total > _MAX_BYTES:
+    files = [name for name in listed if (folder / name).is_file()]
+    names = [name for name in listed if name in files or (request and name == REQUEST)]
+    total = sum((folder / name).stat().st_size for name in files)
+    if total > MOST_BYTES:
         raise HandinError(
-            f"the files hold {total >> 20} MiB, at most {_MAX_BYTES >> 20} are taken: "
+            f"the files hold {total >> 20} MiB, at most {MOST_BYTES >> 20} are taken: "
             "clear the notebook's outputs."
         )
     if dry_run:
         return Receipt(folder.name, "nothing, as asked", names, "", notices, sentence, due)
+    if request:
+        _write_request(folder / REQUEST, request)
     if not force_zip and _exchange_is_configured():
         where = _submit(folder, _notebooks(texts))
         return Receipt(folder.name, "exchange", names, where, notices, sentence, due)
     where = str(_zip(folder, names, _notebooks(texts)))
     return Receipt(folder.name, "zip", names, where, notices, sentence, due)
+
+
+def _write_request(path: Path, request: bytes) -> None:
+    if path.is_file() and path.read_bytes().strip() != request.strip():
+        keep(path, "handin")
+    write_atomically(path, request)
 
 
 def _about_cells(folder: Path) -> list[str]:
@@ -281,14 +286,14 @@ def _zip(folder: Path, names: list[str], notebooks: Mapping[str, bytes]) -> Path
     path = folder / f"{folder.name}.zip"
     if path.exists() and not _packed_here(path, names):
         keep(path, "handin")
-    temporary = path.with_suffix(".zip.new")
-    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as packed:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in names:
             if name in notebooks:
                 packed.writestr(name, notebooks[name])
             else:
                 packed.write(folder / name, name)
-    os.replace(temporary, path)
+    write_atomically(path, content.getvalue())
     return path
 
 

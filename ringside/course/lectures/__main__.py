@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringside import command_line
 from ringside.course import term
 from ringside.course.handout.listing import listing
 from ringside.course.lectures import api, course_map, page_spoilers, term_calendar
@@ -22,7 +23,7 @@ from ringside.course.lectures.spoilers import given_away
 from ringside.course.lectures.tagged_parts import missing
 from ringside.course.predictions import students
 from ringside.course.term import Term
-from ringside.output_folder import FolderError
+from ringside.files import write_atomically
 from ringside.progress import waiting
 from ringside.toml_tables import TableError
 
@@ -57,17 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="site: also the assignments that course.toml releases later",
     )
     options = parser.parse_intermixed_args(arguments)
+    return command_line.ended("", lambda: run(options), faults=(TableError,))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked; return the exit status."""
     if options.action == "api":
         return write_api(options.folder.parent / "docs" / "api.md")
     if options.action == "readme":
         return write_units(options.folder.parent / "README.md")
-    try:
-        lectures = find(options.folder, options.names)
-        if not lectures:
-            raise LectureError(f"no lectures in {options.folder}: start in the tree's root.")
-    except LectureError as error:
-        print(f"LectureError: {error}", file=sys.stderr)
-        return 2
+    lectures = find(options.folder, options.names)
+    if not lectures:
+        raise LectureError(f"no lectures in {options.folder}: start in the tree's root.")
     if options.action in ("slides", "site"):
         return present(lectures, options)
     failed = False
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             failed |= not act(lecture, options)
         except LectureError as error:
-            print(f"LectureError: {error}", file=sys.stderr)
+            command_line.complain("", error)
             failed = True
     if options.action == "check":
         print(
@@ -90,8 +92,7 @@ def write_api(path: Path) -> int:
     try:
         path.write_text(api.page(), encoding="utf-8")
     except OSError as error:
-        print(f"{path}: {error.strerror}: start in the tree's root.", file=sys.stderr)
-        return 2
+        raise LectureError(f"{path}: {error.strerror}: start in the tree's root.") from error
     print(path)
     return 0
 
@@ -103,20 +104,14 @@ def write_units(page: Path) -> int:
         names = listing([path.name for path in tree.glob("assignments/a*")], None, tree).given
         rows = course_map.unit_rows(course_map.units(tree, names))
         text = page.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        after = rest.split(END)[1]
     except OSError as error:
-        print(f"{page}: {error.strerror}: start in the tree's root.", file=sys.stderr)
-        return 2
-    except TableError as error:
-        print(f"TableError: {error}", file=sys.stderr)
-        return 2
-    except (ValueError, IndexError):
-        print(f"{page}: put {BEGIN} and {END} around the table of units.", file=sys.stderr)
-        return 2
-    page.write_text(
-        "\n".join([f"{before}{BEGIN}", "", *rows, "", f"{END}{after}"]), encoding="utf-8"
-    )
+        raise LectureError(f"{page}: {error.strerror}: start in the tree's root.") from error
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end or BEGIN in rest:
+        raise LectureError(f"{page}: put {BEGIN} and {END} around the table of units.")
+    whole = "\n".join([f"{before}{BEGIN}", "", *rows, "", f"{END}{after}"])
+    write_atomically(page, whole.encode())
     print(page)
     return 0
 
@@ -136,11 +131,8 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
             else:
                 paths = [site(tree, notebooks, asked.out, dates, also_future=asked.also_future)]
     except LectureError as error:
-        print(f"LectureError: {error}", file=sys.stderr)
+        command_line.complain("", error)
         return 1
-    except (FolderError, TableError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 2
     for path in paths:
         print(path)
     return 0

@@ -21,10 +21,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ringside.course.lectures.executed_with import changed_data, noting_reads, record
+from ringside.course.lectures.executed_with import changed_data, has_record, noting_reads, record
 from ringside.course.lectures.lecture import Lecture, LectureError
 from ringside.course.predictions.ask import NOTES
 from ringside.course.predictions.in_notebook import revealed_in
+from ringside.files import write_atomically
 
 Notebook = Any  # nbformat ships no types
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -147,9 +148,7 @@ def build(lecture: Lecture, *, force: bool = False) -> str:
         notebook.cells = with_outputs(notebook.cells, stored.cells)
         notebook.metadata["ringside"] = stored.metadata["ringside"]
     text = nbformat.writes(notebook, version=4)
-    fresh = lecture.notebook.with_suffix(".ipynb.new")
-    fresh.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-    fresh.replace(lecture.notebook)
+    write_atomically(lecture.notebook, (text.rstrip("\n") + "\n").encode())
     return done
 
 
@@ -158,6 +157,8 @@ def problems(lecture: Lecture) -> list[str]:
     if not lecture.notebook.is_file():
         return ["there is no executed notebook."]
     stored = untyped("nbformat").read(lecture.notebook, as_version=4)
+    if not has_record(stored):
+        return ["its notebook doesn't say what it was executed with."]
     reasons = []
     pairs = zip_longest(cells(stored), cells(read(lecture)))
     if (number := next((i for i, (old, new) in enumerate(pairs) if old != new), None)) is not None:
@@ -185,7 +186,11 @@ def must_execute(lecture: Lecture, executed: Notebook) -> bool:
         [cell.source for cell in notebook.cells if cell.cell_type == "code"]
         for notebook in (executed, read(lecture))
     )
-    return bool(before != now or changed_data(lecture, executed) or unfinished(executed))
+    return (
+        not has_record(executed)
+        or before != now
+        or bool(changed_data(lecture, executed) or unfinished(executed))
+    )
 
 
 def with_outputs(text: Sequence[Any], executed: Sequence[Any]) -> list[Any]:

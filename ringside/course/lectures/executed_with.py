@@ -72,18 +72,18 @@ def kit_code(tree: Path) -> str:
 
 
 def changed_data(lecture: Lecture, executed: Any) -> list[str]:
-    """The files that a notebook's outputs were made of and that have changed since.
-
-    A notebook of an earlier kit has no such record, so none of its data counts as changed.
-    """
-    data = executed.metadata.get("ringside", {}).get("data", {})
+    """The files that a notebook's outputs were made of and that have changed since."""
+    data = executed.metadata["ringside"]["data"]
     return [name for name, before in data.items() if digest(lecture.tree / name) != before]
+
+
+def has_record(executed: Any) -> bool:
+    """Whether it is known what a notebook was executed with: of a cleared one, it isn't."""
+    return isinstance(executed.metadata.get("ringside"), dict)
 
 
 def kit_of(lecture: Lecture, executed: Any) -> str:
     """Words on the kit that executed a notebook, and on whether it is that of today."""
-    before = executed.metadata.get("ringside", {}).get("kit", {})
-    if not before:
-        return "executed with an earlier kit"
+    before = executed.metadata["ringside"]["kit"]
     text = f"executed with kit {before['version']}, code {before['code']}"
     return text if before["code"] == kit_code(lecture.tree) else f"{text}, an earlier one"

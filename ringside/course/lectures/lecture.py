@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside.errors import RingsideError
 
-class LectureError(Exception):
+
+class LectureError(RingsideError):
     """A lecture that cannot be built, or whose notebook doesn't belong to its text."""
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringside import command_line
 from ringside.course.validation.report import markdown
 from ringside.files import write_atomically
 
@@ -20,11 +21,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="example: python -m ringside.course.validation --write",
     )
     parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT} instead")
-    if parser.parse_args(arguments).write:
-        write_atomically(DOCUMENT, markdown().encode())
-    else:
-        print(markdown(), end="")
-    return 0
+    args = parser.parse_args(arguments)
+
+    def action() -> int:
+        if args.write:
+            write_atomically(DOCUMENT, markdown().encode())
+        else:
+            print(markdown(), end="")
+        return 0
+
+    return command_line.ended(parser.prog, action)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringside import command_line
 from ringside.errors import RingsideError
 from ringside.files import write_atomically
 from ringside.units import format_count, format_time
@@ -144,12 +145,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=Path())
     arguments = parser.parse_args(words)
-    try:
+
+    def action() -> int:
         print(as_text(collect(arguments.folder, arguments.out)))
-    except SweepError as error:
-        print(f"ringside: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return 0
+
+    return command_line.ended("ringside", action)
 
 
 if __name__ == "__main__":

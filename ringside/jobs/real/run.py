@@ -47,7 +47,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside import checkpoint, kit
+from ringside import checkpoint, command_line, kit
 from ringside.checking import inputs
 from ringside.checking.notebook import module_sha256
 from ringside.errors import Frame, RankError, RingsideError
@@ -136,10 +136,9 @@ def parser(program: str) -> argparse.ArgumentParser:
 
 def parse(made: argparse.ArgumentParser, words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the arguments; those after ``--`` are the program's own."""
-    argv = list(sys.argv[1:] if words is None else words)
-    cut = argv.index("--") if "--" in argv else len(argv)
-    arguments = made.parse_args(argv[:cut])
-    arguments.words = argv[cut + 1 :]
+    own, program_words = command_line.split(words)
+    arguments = made.parse_args(own)
+    arguments.words = program_words
     return arguments
 
 

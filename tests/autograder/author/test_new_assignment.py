@@ -230,6 +230,9 @@ def test_it_builds_verifies_grades_and_bundles_out_of_the_box(copy: Run, tmp_pat
     for name in names:
         copy("new-assignment", name)
     copy("new-assignment", "z99_torch", "--torch")
+    for name in (*names, "z99_torch"):
+        path = tmp_path / "solutions" / name / "assignment.toml"
+        path.write_text(path.read_text().replace("# handed_out = true", "handed_out = true"))
     copy("build", *names, "z99_torch")
     first = copy("verify", names[0])
     # Suites don't know their assignment's name: the reference and the stub are enough.

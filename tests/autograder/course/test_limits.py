@@ -19,6 +19,7 @@ from autograder.course.course import Course
 from autograder.course.limits import Limits, LimitsError
 from autograder.grade import cache
 from autograder.sandbox.bubblewrap import limiter
+from ringside.course.handin import handin
 from tests.autograder.conftest import NAME, PLAN
 
 
@@ -40,6 +41,10 @@ def test_the_kits_file_says_what_holds_where_nobody_says_else(course: Course) ->
         60.0,
         1 << 20,
     )
+
+
+def test_hand_in_takes_what_the_grader_takes() -> None:
+    assert handin.MOST_BYTES == Limits().submission_bytes == Limits().zip_bytes
 
 
 def test_every_limit_of_the_kit_says_why() -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,13 @@ def test_a_program_finds_what_it_was_given_and_libraries_loaded(nursery, tmp_pat
     os.close(write)
     assert os.read(read, 100) == b"here"
     os.close(read)
+
+
+def test_a_program_that_cannot_be_forked_has_failed(nursery, tmp_path):
+    limits = replace(Limits(), processes=0)
+    with WarmSandbox(nursery, tmp_path, limits=limits) as place:
+        process = place.popen([place.python, "-I", "-c", "print(1)"])
+        assert ended(process) == (1, "")
 
 
 def test_all_who_wait_for_a_program_hear_how_it_ended(nursery, tmp_path):

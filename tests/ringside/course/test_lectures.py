@@ -178,6 +178,12 @@ def test_a_notebook_is_stale_when_its_text_or_its_data_changes(tiny, monkeypatch
     (data / "sizes.csv").unlink()
     assert lectures.problems(tiny) == [changed]
 
+    by_hand = nbformat.read(tiny.notebook, 4)
+    del by_hand.metadata["ringside"]
+    nbformat.write(by_hand, tiny.notebook)
+    assert lectures.problems(tiny) == ["its notebook doesn't say what it was executed with."]
+    assert builder.must_execute(tiny, by_hand)
+
 
 def test_a_change_of_the_kit_is_recorded_and_its_outputs_are_compared(tiny, capsys):
     def run(action):

@@ -23,7 +23,10 @@ def test_the_text_is_packed_kept_and_capped(
     archive = tmp_path / f"{tmp_path.name}.zip"
     with zipfile.ZipFile(archive) as packed:
         assert "regrade.txt" not in packed.namelist()
-    assert cli.main(["handin", "--zip", "--regrade", " one: the bound allows é. "]) == 0
+    asking = ["handin", "--zip", "--regrade", " one: the bound allows é. "]
+    assert cli.main([*asking, "--dry-run"]) == 0
+    assert "regrade.txt" in capsys.readouterr().out and not (tmp_path / "regrade.txt").exists()
+    assert cli.main(asking) == 0
     with zipfile.ZipFile(archive) as packed:
         assert packed.read("regrade.txt").decode() == "one: the bound allows é.\n"
     capsys.readouterr()
