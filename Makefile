@@ -75,8 +75,8 @@ system:  ## bubblewrap, Slurm, Chromium, SimGrid and others from Debian's packag
 demo: $(STAMP) system  ## a class of submissions through nbgrader: table, feedback, CSV
 	@$(PY) -m autograder demo
 
-# At a time: half of the tests wait for something, and each process needs up to 2 GB.
-JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n : 4)))
+# One more than there are cores, since many tests wait; each process needs up to 2 GB.
+JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 5)))
 
 test: $(STAMP) system  ## the tests of every day, the same ones for every commit; JOBS=2 at a time
 	@$(PY) -m pytest -m "not release" -n $(JOBS) $(PYTEST_ARGS)
