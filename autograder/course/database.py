@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import os
 import sqlite3
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import nbgrader.api
+from alembic.script import ScriptDirectory
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.utils import parse_utc
 
@@ -77,16 +78,14 @@ def refused(path: Path | str, why: str) -> GradebookError:
     return GradebookError(f"{path} can't be used: {why}. {cure}, {again}")
 
 
-@contextmanager
-def tools_on_path() -> Iterator[None]:
-    """nbgrader starts `alembic` by name, so the environment's bin must be on PATH."""
-    before = os.environ.get("PATH", "")
-    bin_folder = str(Path(sys.executable).parent)
-    os.environ["PATH"] = os.pathsep.join(filter(None, [bin_folder, before]))
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before
+def _newest_schema() -> str:
+    """What nbgrader writes into a new gradebook, so that it can upgrade it later."""
+    folder = Path(nbgrader.api.__file__).parent / "alembic"
+    return str(ScriptDirectory(str(folder)).get_current_head())
+
+
+# nbgrader starts a process of alembic for it, found on PATH, and that takes seconds.
+nbgrader.api.get_alembic_version = _newest_schema
 
 
 @contextmanager
@@ -98,7 +97,7 @@ def open_gradebook(course: Course) -> Iterator[Any]:
     """
     check(course, write=False)
     try:
-        with tools_on_path(), Gradebook(f"sqlite:///{course.database}", "ringside") as book:
+        with Gradebook(f"sqlite:///{course.database}", "ringside") as book:
             yield book
     except Exception as error:
         cause = getattr(error, "orig", None)  # SQLAlchemy's errors wrap those of SQLite

@@ -21,7 +21,7 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.course.course import CONFIG, Course
-from autograder.course.database import GradebookError, check, refused, tools_on_path
+from autograder.course.database import GradebookError, check, refused
 from autograder.storage import private_folder
 
 
@@ -35,8 +35,7 @@ def configuration(course: Course) -> Config:
 
 def _call(action: Callable[[], dict[str, Any]]) -> str:
     """Run one nbgrader step quietly; its log is returned, or raised where it failed."""
-    with tools_on_path():
-        answer = action()
+    answer = action()
     log = str(answer.get("log") or "")
     if not answer["success"]:
         message = (log + "\n" + str(answer.get("error") or "")).strip()

@@ -120,10 +120,7 @@ def test_receipts_are_read_once_until_the_file_is_another(
 
 def test_a_due_date_that_the_gradebook_overrules_is_told(plan: Assignment, course: Course) -> None:
     course.build.mkdir()
-    with (
-        database.tools_on_path(),
-        database.Gradebook(f"sqlite:///{course.database}", "x"),
-    ):
+    with database.Gradebook(f"sqlite:///{course.database}", "x"):
         pass
     later = dataclasses.replace(plan, due=DUE + datetime.timedelta(days=1))
     assert database.other_due(course, later) == ""  # it has none of its own

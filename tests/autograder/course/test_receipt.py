@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.course import database, nbgrader_steps, receipt
+from autograder.course import nbgrader_steps, receipt
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.gradebook.nbgrader.collect import ReceiptCollect
@@ -30,8 +30,7 @@ def collect(course: Course, exchange: Path) -> None:
     coursedir = CourseDirectory(config=config)
     coursedir.assignment_id = NAME
     course.build.mkdir(exist_ok=True)
-    with database.tools_on_path():
-        ReceiptCollect(coursedir=coursedir, config=config).start()
+    ReceiptCollect(coursedir=coursedir, config=config).start()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -28,8 +28,7 @@ def test_a_release_tells_the_gradebook_and_a_second_one_keeps_grades(
         config.Exchange.root = str(exchange)
         coursedir = CourseDirectory(config=config)
         coursedir.assignment_id = NAME
-        with database.tools_on_path():
-            RegisteringRelease(coursedir=coursedir, config=config, force=True).start()
+        RegisteringRelease(coursedir=coursedir, config=config, force=True).start()
 
     release()
     outbound = exchange / "ringside" / "outbound" / NAME
@@ -65,7 +64,6 @@ def test_without_a_time_the_formgrader_lists_and_feedback_is_released(
     config.Exchange.root = str(tmp_path / "exchange")
     coursedir = CourseDirectory(config=config)
     coursedir.assignment_id = NAME
-    with database.tools_on_path():
-        TimelessFeedback(coursedir=coursedir, config=config).start()
+    TimelessFeedback(coursedir=coursedir, config=config).start()
     [page] = (tmp_path / "exchange" / "ringside" / "feedback").glob("*.html")
     assert "one.py" in page.read_text()

@@ -94,10 +94,7 @@ def test_who_is_not_graded_in_the_gradebook_has_no_score_and_who_is_not_in_it_is
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     course.build.mkdir()
-    with (
-        database.tools_on_path(),
-        database.Gradebook(f"sqlite:///{course.database}", "x") as book,
-    ):
+    with database.Gradebook(f"sqlite:///{course.database}", "x") as book:
         book.add_assignment(NAME)
         book.add_notebook(NAME, NAME)
         book.add_grade_cell("check_one", NAME, NAME, max_score=30, cell_type="code")
