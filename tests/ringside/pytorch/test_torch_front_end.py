@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringside import Session, TargetError
+from ringside.ranks import nursery
 from ringside.session.session import Target, front_end_of
 
 
@@ -39,6 +40,7 @@ def test_one_session_serves_both_front_ends(tmp_path: Path) -> None:
         "import sys\ndef f(comm): return comm.size, 'torch' in sys.modules\n"
     )
     (tmp_path / "tensors.py").write_text("import torch\ndef f(group): return group.size()\n")
+    nursery._close_idle()  # one that an earlier test has left may have imported torch
     with Session(tmp_path) as both:
         assert both.call("plain:f", 2).raise_for_error().values == [(2, False)] * 2
         assert both.call("tensors:f", 2).raise_for_error().values == [2, 2]
