@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import nbgrader.api
-from alembic.script import ScriptDirectory
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.utils import parse_utc
 
@@ -78,14 +77,16 @@ def refused(path: Path | str, why: str) -> GradebookError:
     return GradebookError(f"{path} can't be used: {why}. {cure}, {again}")
 
 
-def _newest_schema() -> str:
-    """What nbgrader writes into a new gradebook, so that it can upgrade it later."""
+def _schema_version() -> str:
+    """The version of its tables that nbgrader writes into a new gradebook."""
+    from alembic.script import ScriptDirectory  # a quarter of a second, for a new gradebook alone
+
     folder = Path(nbgrader.api.__file__).parent / "alembic"
     return str(ScriptDirectory(str(folder)).get_current_head())
 
 
 # nbgrader starts a process of alembic for it, found on PATH, and that takes seconds.
-nbgrader.api.get_alembic_version = _newest_schema
+nbgrader.api.get_alembic_version = _schema_version
 
 
 @contextmanager

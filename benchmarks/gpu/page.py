@@ -259,10 +259,10 @@ def step_memory(found: Results) -> Iterator[str]:
     yield (
         "The same steps. `hybrid_cost.memory_bytes` is what lecture 12 plans with. The meter is "
         "that of `Session.trace_torch`, on this run's tensors. What the allocator reserves beyond "
-        "what tensors asked for is in no model. The formula is for several microbatches and "
-        "a softmax in fp32: it counts gradients beside the activations (2 bytes a parameter) and "
-        "14 bytes a logit. Here the only microbatch's gradients come while its activations go, and "
-        "`gpt.py` keeps its logits in bf16."
+        "what tensors asked for is in no model. The formula is for steps of several microbatches, "
+        "so it counts gradients (2 bytes a parameter) beside the activations. It also assumes a "
+        "softmax in fp32, which takes 14 bytes a logit. This step has one microbatch, whose "
+        "gradients come as its activations go, and `gpt.py` keeps its logits in bf16."
     )
     yield ""
     rows = []

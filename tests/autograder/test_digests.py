@@ -175,7 +175,7 @@ def test_published_numbers_count_where_a_suite_reads_them() -> None:
 
 
 def test_what_runs_of_the_front_page_is_in_every_key() -> None:
-    """`ringside.announce` in a supplied layer imports nothing by that name's own module."""
+    """A supplied layer that calls `ringside.announce` imports the front page alone."""
     front = ast.parse((KIT / digests.FRONT).read_text("utf-8"))
     modules = {
         name.asname or name.name: f"{node.module.replace('.', '/')}.py"

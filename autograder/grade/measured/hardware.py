@@ -32,8 +32,8 @@ def driver_folder() -> Path | None:
         return None
     lines = Path("/proc/self/maps").read_text().splitlines()
     folders = [Path(line.split()[-1]).parent for line in lines if "/libcuda.so" in line]
-    own = [folder for folder in folders if not str(folder).startswith(("/usr/lib", "/lib"))]
-    return own[0] if own else None
+    outside = [folder for folder in folders if not str(folder).startswith(("/usr/lib", "/lib"))]
+    return outside[0] if outside else None
 
 
 def num_gpus() -> int:

@@ -167,7 +167,7 @@ class World:
             }
             mine = ",".join(map(str, cores()[:world_size]))
             command = ["/usr/bin/taskset", "-c", mine]
-            if self._driver:  # a folder in which nothing looks by itself
+            if self._driver:  # no program looks there by itself
                 command = ["/usr/bin/env", f"LD_LIBRARY_PATH={self._driver}", *command]
             command += command_inside([world_size], self._sandbox, launcher)
             fds = [fd for pair in pairs for fd in pair]
