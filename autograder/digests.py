@@ -62,6 +62,7 @@ _DATA = (".toml", ".ini")
 # What an assignment.toml says to the map, to calendars and of containers; no grade depends on it.
 _FACTS = ("handed_out", "due", "unit", "container")
 EXCEPTIONS = "lines_that_show_less.toml"  # of an assignment, to `verify --lines`; nor on these
+FORMS = ("right", "wrong", "verify")
 _OURS = ("autograder", "ringside", "solutions")
 
 
@@ -82,7 +83,7 @@ def unit_digest(kit: Path, assignment: str) -> str:
     unit = kit / "solutions" / assignment
     pages = {unit / "notebook.py", unit / EXCEPTIONS}
     paths = {path for path in _files([unit], (".py", ".diff", *_DATA)) if path not in pages}
-    forms = {path for path in paths if path.relative_to(unit).parts[0] in ("right", "wrong")}
+    forms = {path for path in paths if path.relative_to(unit).parts[0] in FORMS}
     limits = kit / "autograder" / "course" / "limits.toml"
     files, digest = _run(kit)
     others = _followed(kit, paths - forms) | forms | {limits}
@@ -116,6 +117,8 @@ def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
     unit = kit / "solutions" / assignment
     supplied = {unit / name for name in _supplied(unit)}
     tests = {unit / "hidden" / f"test_{module}.py", *(unit / "hidden").glob("conftest.py")}
+    if (unit / "checks").is_dir():  # tests are written once; their hidden cases are the unit's
+        tests = {unit / "checks" / f"test_{module}.py", unit / "hidden" / "cases.py"}
     files = _followed(kit, tests | supplied)
     # Supplied files look for the student's own modules by name, and for no other.
     paths = {path for path in files - supplied if kit / "solutions" in path.parents}
@@ -129,7 +132,10 @@ def _supplied(unit: Path) -> list[str]:
     plan = unit / "assignment.toml"
     if not plan.is_file():
         return []
-    return [str(name) for name in tomllib.loads(plan.read_text("utf-8")).get("supplied", [])]
+    inside = (path.relative_to(unit).as_posix() for path in (unit / "checks").glob("inside*.py"))
+    given = (path.relative_to(unit).as_posix() for path in (unit / "given").glob("*.*"))
+    usual = [*inside, *given]
+    return [str(name) for name in tomllib.loads(plan.read_text("utf-8")).get("supplied", usual)]
 
 
 def _by_name(path: Path) -> bool:
@@ -172,7 +178,13 @@ def _targets(kit: Path, importer: Path, names: Iterable[str]) -> Iterator[Path]:
         elif stem.split(".")[0] in _OURS:
             base = kit
         elif in_unit:
-            base = importer.parent  # a supplied file's neighbour; for a library nothing is there
+            # What lies beside it, or in the unit's folders; for a library nothing is there.
+            base = kit / "solutions" / importer.relative_to(kit / "solutions").parts[0]
+            yield from (
+                target
+                for target in [importer.parent.joinpath(*stem.split("."))]
+                if kit in target.parents
+            )
         else:
             continue
         target = base.joinpath(*stem.split("."))

@@ -71,6 +71,7 @@ from autograder.course.limits import Limits
 from autograder.tables import NUMBER, TableError
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+CHECKS = "checks"  # the folder of cases and tests
 SUITE_POINTS = 100.0  # every module's tests add up to this
 _TOP: tables.Kinds = {
     "title": str, "supplied": list, "public_tests": str, "handed_out": bool,
@@ -194,6 +195,28 @@ class Assignment:
         return f"{self.name}.ipynb"
 
     @property
+    def tests_once(self) -> bool:
+        """Whether public and hidden tests are the same, with other cases: those of `checks/`."""
+        return any(name.startswith(f"{CHECKS}/") for name in self.supplied)
+
+    @property
+    def in_ranks(self) -> tuple[str, ...]:
+        """The supplied files that ranks need: no tests, and no cases."""
+        if not self.tests_once:
+            return self.supplied
+        return tuple(
+            name
+            for name in self.supplied
+            if not name.startswith(f"{CHECKS}/")
+            or Path(name).name.startswith(("__init__", "inside"))
+        )
+
+    @property
+    def has_public_tests(self) -> bool:
+        """Whether there is something for students to check their modules by."""
+        return self.tests_once or self.public_tests is not None
+
+    @property
     def due_utc(self) -> datetime.datetime | None:
         """When it is due, as nbgrader keeps it: naive UTC."""
         return self.due and self.due.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -262,7 +285,7 @@ def load(name: str, course: Course | None = None) -> Assignment:
         raise AssignmentError(str(error)) from None
     try:
         _check(table)
-        plan = _parse(name, table)
+        plan = _parse(name, table, given_files(path.parent))
     except TableError as error:
         stray = re.search(r"(\w+) = ", str(error))
         line = tables.line_of(path, stray[1]) if stray else ""
@@ -295,7 +318,13 @@ def _check(table: Mapping[str, Any]) -> None:
     tables.check(misplaced, {}, "[limits]", above=_TOP)
 
 
-def _parse(name: str, table: dict[str, Any]) -> Assignment:
+def given_files(unit: Path) -> tuple[str, ...]:
+    """What students get beside the modules: the files of `given/` and `checks/`."""
+    paths = [path for folder in ("given", "checks") for path in (unit / folder).glob("*.*")]
+    return tuple(sorted(path.relative_to(unit).as_posix() for path in paths))
+
+
+def _parse(name: str, table: dict[str, Any], given: tuple[str, ...] = ()) -> Assignment:
     modules = tuple(
         ModuleSpec(
             name=str(entry["name"]),
@@ -335,9 +364,9 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
     for spec in measured:
         if spec.module not in {module.name for module in modules}:
             raise ValueError(f"measured: {spec.module!r} is no module")
-    supplied = tuple(str(entry) for entry in table.get("supplied", []))
+    supplied = tuple(str(entry) for entry in table.get("supplied", given))
     public_tests = table.get("public_tests")
-    for entry in supplied if public_tests is None else (*supplied, public_tests):
+    for entry in (*table.get("supplied", []), *filter(None, [public_tests])):
         if Path(entry).name != entry:
             raise ValueError(f"{entry!r} must be a file name without folders")
     due = table.get("due")

@@ -45,7 +45,7 @@ def in_repository(plan: Assignment, course: Course) -> list[str]:
     Raises:
         AssignmentError: it has no public tests, so nothing could run on a push, or is a draft.
     """
-    if plan.public_tests is None:
+    if not plan.has_public_tests:
         raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")
     table = bundle.listed(course)
     if plan.name in table.unlisted:

@@ -146,6 +146,7 @@ def write_source(assignment: Assignment, course: Course, folder: Path) -> None:
         path = course.solution(assignment.name) / name
         if not path.is_file():
             raise BuildError(f"{assignment.name} names {name}, and {path} is missing.")
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(path.read_bytes())
 
 

@@ -68,8 +68,10 @@ def faults(plan: Assignment, course: Course) -> list[str]:
 def _strangers(plan: Assignment, solution: Path) -> Iterator[tuple[str, str]]:
     """Places that name a module by a file's name, a directive or a target, and the module."""
     names = {module.name for module in plan.modules}
-    about = {path: path.stem.removeprefix("test_") for path in solution.glob("hidden/test_*")}
-    for pattern in ("wrong/*.py", "wrong/*.diff", "right/*.py", "right/*.diff"):
+    suites = [*solution.glob("hidden/test_*"), *solution.glob("checks/test_*")]
+    about = {path: path.stem.removeprefix("test_") for path in suites}
+    forms = ("wrong/*.py", "wrong/*.diff", "right/*.py", "right/*.diff")
+    for pattern in (*forms, "verify/*.py", "verify/*.diff"):
         about |= {path: path.stem.partition("__")[0] for path in solution.glob(pattern)}
     for path, module in sorted(about.items()):
         if module not in names:

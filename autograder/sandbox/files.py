@@ -18,18 +18,28 @@ __all__ = ["copy_modules", "kit", "write_all"]
 
 
 def copy_modules(source: Path, target: Path, files: Sequence[str] | None) -> None:
-    """Copy the planned files, regular ones only, readable for any user."""
+    """Copy the planned files, regular ones only, readable for any user.
+
+    Args:
+        files: names as seen from `source`, in it or in a folder of it; None: all ``*.py`` there.
+    """
     if files is None:
-        files = sorted(path.name for path in source.glob("*.py"))
+        paths = [*source.glob("*.py"), *source.glob("*/*.py")]
+        files = sorted(path.relative_to(source).as_posix() for path in paths)
     target.mkdir()
     target.chmod(0o755)  # whatever the umask: the sandbox may be another user's
     for name in files:
-        if Path(name).name != name:
+        *folders, last = name.split("/")
+        if len(folders) > 1 or any(part in ("", ".", "..") for part in (*folders, last)):
             raise ValueError(f"{name!r} is not a plain file name")
         path = source / name
         with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISREG(path.lstat().st_mode):
+            is_link = any((source / folder).is_symlink() for folder in folders)
+            if stat.S_ISREG(path.lstat().st_mode) and not is_link:
                 content = _read_regular(path)
+                for folder in folders:
+                    (target / folder).mkdir(exist_ok=True)
+                    (target / folder).chmod(0o755)
                 (target / name).write_bytes(content)
                 (target / name).chmod(0o644)
 

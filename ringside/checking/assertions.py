@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,10 @@ from ringside.trace import UNDESCRIBED, Kind, Op
 from ringside.units import format_count
 
 if TYPE_CHECKING:
+    from ringside.checking.cases import Case as CaseOfFields
     from ringside.session.session import Result
+
+    SomeCase: TypeAlias = "Case | CaseOfFields"
 
 T = TypeVar("T")
 
@@ -336,7 +339,7 @@ def with_waiting_sends(run: Callable[..., T], case: Case) -> T:
 
 
 def assert_strangers_idle(
-    result: Result, members: Sequence[int], case: Case, comm: str = "comm"
+    result: Result, members: Sequence[int], case: SomeCase, comm: str = "comm"
 ) -> None:
     """Ranks of the world outside ``comm`` exchanged no messages and came to no collective."""
     case = case.seen_in(result).among(members, result.world_size)
@@ -414,7 +417,7 @@ def noted(detail: str, results: Iterable[Result]) -> str:
     return "\n".join(filter(None, [detail, *new[:2]]))
 
 
-def assert_ran(result: Result, case: Case) -> None:
+def assert_ran(result: Result, case: SomeCase) -> None:
     """The run ended on all ranks, without an exception, a deadlock or a broken limit."""
     error, case = result.error, case.seen_in(result)
     if error is None:
@@ -437,7 +440,7 @@ def assert_array(
     value: Any,
     expected: Array,
     scale: Array | None,
-    case: Case,
+    case: SomeCase,
     what: str,
     parts: Sequence[Array] = (),
 ) -> None:
@@ -534,7 +537,7 @@ def magnitude(vectors: Sequence[Array]) -> Array:
 def assert_values(
     result: Result,
     expected: Sequence[Array],
-    case: Case,
+    case: SomeCase,
     *,
     scales: Sequence[Array] | None = None,
     parts: Sequence[Sequence[Array]] | None = None,
@@ -553,7 +556,7 @@ def assert_values(
         assert_array(value, truth, scale, case, f"rank {rank}'s result", summands)
 
 
-def assert_sum(result: Result, vectors: Sequence[Array], case: Case) -> None:
+def assert_sum(result: Result, vectors: Sequence[Array], case: SomeCase) -> None:
     """Every rank returned the sum of all ranks' vectors."""
     ranks = case.world_size
     assert_values(
@@ -565,7 +568,7 @@ def assert_sum(result: Result, vectors: Sequence[Array], case: Case) -> None:
     )
 
 
-def assert_inputs_kept(result: Result, case: Case) -> None:
+def assert_inputs_kept(result: Result, case: SomeCase) -> None:
     """No rank changed its input."""
     case = case.seen_in(result).asking("inputs")
     for rank, changed in enumerate(result.inputs_changed):
@@ -574,7 +577,7 @@ def assert_inputs_kept(result: Result, case: Case) -> None:
 
 
 def assert_bytes(
-    result: Result, allowed: Sequence[int], case: Case, members: Sequence[int] | None = None
+    result: Result, allowed: Sequence[int], case: SomeCase, members: Sequence[int] | None = None
 ) -> None:
     """Each rank sent and received at most so many bytes."""
     sent, received = result.sent_bytes(), result.received_bytes()
@@ -589,7 +592,7 @@ def assert_bytes(
 
 
 def assert_moved(
-    result: Result, allowed: float, case: Case, rule: str = "", *, rank: int | None = None
+    result: Result, allowed: float, case: SomeCase, rule: str = "", *, rank: int | None = None
 ) -> None:
     """Each rank sent and received at most so many bytes, collectives counted as a ring's.
 
@@ -611,7 +614,7 @@ def assert_moved(
                 )
 
 
-def assert_pairs(result: Result, allowed: Array, case: Case) -> None:
+def assert_pairs(result: Result, allowed: Array, case: SomeCase) -> None:
     """Each rank sent each other rank at most so many bytes: ``allowed[source, dest]``."""
     sent = np.asarray(result.bytes_matrix())
     over = np.argwhere(sent > allowed)
@@ -628,7 +631,7 @@ def assert_pairs(result: Result, allowed: Array, case: Case) -> None:
         )
 
 
-def assert_messages(result: Result, allowed: Sequence[int], case: Case) -> None:
+def assert_messages(result: Result, allowed: Sequence[int], case: SomeCase) -> None:
     """Each rank sent at most so many messages."""
     for rank, (count, bound) in enumerate(zip(result.sent_messages(), allowed, strict=True)):
         if count > bound:
@@ -644,7 +647,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: str) -> None:
+def assert_peers(result: Result, allowed: Sequence[set[int]], case: SomeCase, rule: str) -> None:
     """Each rank exchanged messages with some ranks only."""
     for rank, peers in enumerate(allowed):
         strangers = sorted(set(result.peers(rank)) - peers)
@@ -654,7 +657,7 @@ def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: 
             raise case.fail(f"rank {rank} exchanged messages with rank {strangers[0]}; {rule}.")
 
 
-def assert_own_messages(result: Result, case: Case) -> None:
+def assert_own_messages(result: Result, case: SomeCase) -> None:
     """No library collective, no message to oneself; communicators within the docstrings' bound."""
     seen = case.seen_in(result).asking("own")
     used = result.collectives[0].name if result.collectives else _among_neighbours(result)
@@ -684,7 +687,7 @@ def _among_neighbours(result: Result) -> str:
 
 
 def assert_requests_complete(
-    result: Result, case: Case, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
+    result: Result, case: SomeCase, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
 ) -> None:
     """Every send and receive that a rank started was waited for, or tested until it was done.
 
@@ -716,7 +719,7 @@ def open_request(result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
 def assert_makespan(
     result: Result,
     bound_s: float,
-    case: Case,
+    case: SomeCase,
     *,
     full: float = 1.05,
     half: float = 1.5,

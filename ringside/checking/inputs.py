@@ -29,8 +29,10 @@ from typing import Any
 import numpy as np
 
 from ringside.arrays import Array
-from ringside.checking import examples
-from ringside.checking.assertions import Case, cut, differs, magnitude, total
+from ringside.checking import case_files, examples
+from ringside.checking.assertions import Case as OfVectors
+from ringside.checking.assertions import cut, differs, magnitude, total
+from ringside.checking.cases import Case
 from ringside.errors import CodecError, NotPythonError, TargetError
 from ringside.network import codec
 
@@ -104,7 +106,7 @@ def vectors(world_size: int, options: Options, which: int = 0) -> list[Array]:
         which: the number of the vector, where a function takes several.
     """
     if options.drawn:
-        case = Case("", world_size, options.n, options.dtype)
+        case = OfVectors("", world_size, options.n, options.dtype)
         return case.vectors_of(options.drawn[min(which, len(options.drawn) - 1)])
     return [
         vector(options.n, options.dtype, rank, options.seed + which) for rank in range(world_size)
@@ -164,11 +166,24 @@ def depends(path: Path, function: str, name: str, options: Options) -> bool:
     return one != other
 
 
+def case_of(path: Path, function: str, world_size: int, options: Options) -> Case | None:
+    """The assignment's case of a function, with these options; None: there are no such cases."""
+    kind = case_files.kind_of(path, function)
+    if kind is None:
+        return None
+    usual = {"n": options.n, "dtype": options.dtype, "seed": options.seed}
+    return case_files.case(kind, world_size, options.others, **usual)
+
+
 def _own_arguments(
     path: Path, function: str, world_size: int, rank: int, options: Options
 ) -> tuple[Any, ...] | None:
     """What the assignment's ``examples.py`` gives to a function of the file."""
     _definition(path, function)  # the file has it
+    case = case_of(path, function, world_size, options)
+    if case is not None:
+        _refuse_what_only_ranks_can_see(case, path, function)
+        return tuple(case.inputs(rank))
     module = examples.beside(path)
     if module is not None:
         _refuse_what_only_ranks_can_make(module, path, function)
@@ -195,6 +210,15 @@ def _own_arguments(
             "assignment's functions as they are."
         )
     return tuple(values)
+
+
+def _refuse_what_only_ranks_can_see(case: Case, path: Path, function: str) -> None:
+    """A function that is called by a supplied one gets what that one makes of a case."""
+    if case.through:
+        raise TargetError(
+            f"{path.name}: {_shown(path, function)} is called by {case.through}, on each rank: "
+            "`ringside run` can do that, a job can't."
+        )
 
 
 def _refuse_what_only_ranks_can_make(module: ModuleType, path: Path, function: str) -> None:
@@ -365,6 +389,9 @@ def expected(
 
     ``path`` is the function's file: an ``examples.py`` beside it is asked first.
     """
+    case = case_of(path, function, world_size, options) if path is not None else None
+    if case is not None:
+        return case.right()[rank]
     module = examples.beside(path) if path is not None else None
     answer = module.expected(function, world_size, rank, options) if module is not None else None
     if answer is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringside.checking.assertions import Case, one_line
+from ringside.checking.assertions import one_line
 from ringside.trace import Kind, Op
 
 if TYPE_CHECKING:
+    from ringside.checking.assertions import SomeCase
     from ringside.session.session import Result
 
 
@@ -28,7 +29,7 @@ def announced(ops: Sequence[Op]) -> list[tuple[int, str, int]]:
     return passes
 
 
-def assert_declared_at_once(result: Result, case: Case, phases_like: str = "") -> None:
+def assert_declared_at_once(result: Result, case: SomeCase, phases_like: str = "") -> None:
     """In a test of order, work of announced passes was declared where each was announced.
 
     So virtual time passes where the network saw the pass begin, and not where a rank says so. A

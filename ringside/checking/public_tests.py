@@ -25,10 +25,11 @@ from ringside.torch_there import need_torch
 from ringside.units import format_count
 
 TESTS = "test_public.py"
+CHECKS = "checks"  # the folder of cases and tests, one file of these for each module
 TIMELINES = ".ringside"
 CALL_TIMEOUT_S = 20.0  # of one call on all ranks, on the wall; a grader counts CPU time instead
 _NO_TESTS = 5  # pytest's exit status where nothing was collected
-_NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '(\w+)'")
+_NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '([\w.]+)'")
 
 
 class CheckError(RingsideError):
@@ -94,14 +95,16 @@ def run(
     modules: Sequence[str] = (),
     test: str = "",
     *,
+    case: str = "",
     timeout_s: float = CALL_TIMEOUT_S,
 ) -> Report:
     """Run the public tests of a folder in a fresh process; a terminal shows how far they are.
 
     Args:
-        folder: holds ``test_public.py`` and the modules.
+        folder: holds ``checks/`` (or ``test_public.py``) and the modules.
         modules: names such as ``ring`` or ``ring.py``; empty: all that are there.
         test: only the test of this name, with or without its ``test_``.
+        case: only this one, of the tests that take it; as a failure's line names it.
         timeout_s: real seconds that one call on all ranks may take; the rest of the tests of a
             module with a call that takes longer is not run.
 
@@ -109,7 +112,7 @@ def run(
         CheckError: no tests in the folder, an unknown module, or tests that can't be run.
         Interrupted: the reader stopped them.
     """
-    find(folder)
+    tests = find(folder)
     names = [name.removesuffix(".py") for name in modules]
     missing = [name for name in names if not (folder / f"{name}.py").is_file()]
     if missing:
@@ -119,50 +122,75 @@ def run(
             f"there is no {missing[0]}.py here: run its %%module cell, or write the file.{meant}"
         )
     started = time.monotonic()
-    record = _record(folder, names, test, timeout_s)
+    record = _record(folder, names, test, case, timeout_s)
     reports: list[ModuleReport] = []
     not_written: list[str] = []
     for name in dict.fromkeys(test["module"] for test in record["tests"]):
-        tests = [test for test in record["tests"] if test["module"] == name]
+        mine = [test for test in record["tests"] if test["module"] == name]
         if not (folder / f"{name}.py").is_file():
             not_written.append(name)
             continue
-        reports.append(ModuleReport(name, tests, _leave_timeline(folder, name, record)))
+        reports.append(ModuleReport(name, mine, _leave_timeline(folder, name, record)))
     if test and not record["tests"] and not names:
-        raise CheckError(f"{TESTS} has no test {test}.")
-    if not test:
+        raise CheckError(f"{tests.name} has no test {test}{_no_case(case)}.")
+    if case and not record["tests"]:
+        raise CheckError(f"no test of {' '.join(names) or 'these modules'} takes {case!r}.")
+    if not test and not case:
         saved_progress.add_points(
             folder, {module.name: (module.earned, module.points) for module in reports}
         )
     unknown = [name for name in names if name not in {report.name for report in reports}]
     if unknown and test:
-        raise CheckError(f"{TESTS} has no test {test} of {unknown[0]}.")
+        raise CheckError(f"{tests.name} has no test {test} of {unknown[0]}{_no_case(case)}.")
     if unknown:
-        raise CheckError(f"{TESTS} has no tests of {unknown[0]}.")
+        raise CheckError(f"{tests.name} has no tests of {unknown[0]}.")
     return Report(folder, reports, record["counts"], time.monotonic() - started, not_written)
 
 
 def find(folder: Path) -> Path:
-    """The folder's public tests.
+    """The folder's public tests: a file, or a folder of files.
 
     Raises:
         CheckError: there are none.
     """
+    if any((folder / CHECKS).glob("test_*.py")):
+        return folder / CHECKS
     if not (folder / TESTS).is_file():
         raise CheckError(
-            f"there is no {TESTS} in {folder.resolve()}: go to the assignment's folder."
+            f"there is no {CHECKS}/ with tests in {folder.resolve()}: go to the assignment's "
+            "folder."
         )
     return folder / TESTS
 
 
-def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -> dict[str, Any]:
+def _no_case(case: str) -> str:
+    return f" that takes {case!r}" if case else ""
+
+
+def files(folder: Path, modules: Sequence[str] = ()) -> list[str]:
+    """The files of public tests in a folder, of some modules or all, as seen from there."""
+    if (tests := find(folder)).is_file():
+        return [tests.name]
+    names = [f"test_{name}.py" for name in modules] or sorted(
+        path.name for path in tests.glob("test_*.py")
+    )
+    return [f"{CHECKS}/{name}" for name in names if (tests / name).is_file()]
+
+
+def _record(
+    folder: Path, modules: Sequence[str], test: str, case: str, timeout_s: float
+) -> dict[str, Any]:
+    tests = files(folder, modules)
+    if not tests:
+        raise CheckError(f"{CHECKS}/ has no tests of {modules[0]}.")
     with tempfile.TemporaryDirectory(prefix="ringside-check-") as scratch:
         path = Path(scratch) / "record.json"
         argv = ["-p", "ringside.checking.pytest_plugin", "-q"]
         # An empty configuration: nothing that lies above the folder matters.
         argv += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
         argv += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}"]
-        argv += [f"--ringside-test={test}", f"--ringside-timeout={timeout_s!r}", TESTS]
+        argv += [f"--ringside-test={test}", f"--ringside-case={case}"]
+        argv += [f"--ringside-timeout={timeout_s!r}", *tests]
         environment = {
             **os.environ,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -179,11 +207,10 @@ def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -
             printed = log.read_text(encoding="utf-8", errors="replace").splitlines()
             missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)
             if missing == "torch":
-                need_torch(TESTS)
+                need_torch(tests[0])
             if missing is not None:
                 raise CheckError(
-                    f"{TESTS} needs {missing}.py, which comes with the assignment: put it back "
-                    f"beside {TESTS}."
+                    f"{tests[0]} needs {missing}, which comes with the assignment: put it back."
                 )
             raise CheckError("\n".join(["the tests could not be run:", *printed[-15:]]))
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

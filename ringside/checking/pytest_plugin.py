@@ -29,10 +29,12 @@ import pytest
 from ringside.checking.assertions import Case, Verdict, noted
 from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, run_again
-from ringside.checking.public_tests import CALL_TIMEOUT_S
+from ringside.checking.public_tests import CALL_TIMEOUT_S, CHECKS
 from ringside.checking.pytest_process import Teller
+from ringside.checking.real_calls import GlooCalls, MpiCalls
 from ringside.checking.ring_bytes import sent_as_ring
-from ringside.errors import DeadlineError, Interrupted
+from ringside.checking.suite import Share, Test, asked, drawn, name_tests, test_of
+from ringside.errors import DeadlineError, Interrupted, TargetError
 from ringside.factors import Factors
 from ringside.files import write_atomically
 from ringside.mpi_there import found_mpiexec
@@ -120,8 +122,9 @@ class Running:
 class Ranks:
     """Calls into modules of one folder, on simulated ranks."""
 
-    def __init__(self, session: Session, record: Record, running: Running) -> None:
+    def __init__(self, session: Session, record: Record, running: Running, case: str = "") -> None:
         self._session = session
+        self._case = case
         self._record = record
         self._running = running
         self.results: list[Result] = []  # of the running test
@@ -132,6 +135,12 @@ class Ranks:
     def may_keep_something(self) -> bool:
         """Whether its ranks have made calls before those of the running test."""
         return self._num_calls > len(self.results)
+
+    def table(self, test: Test) -> list[Share]:
+        """The public cases of a test, or the one that was asked for."""
+        if self._case:
+            return asked(test, self._case)
+        return drawn(test.public, random_of(test.name))
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
@@ -222,6 +231,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--ringside-record", type=Path, help="write the points to this JSON file")
     group.addoption("--ringside-modules", default="", help="only tests of these modules, by comma")
     group.addoption("--ringside-test", default="", help="only tests of this name")
+    group.addoption("--ringside-case", default="", help="only this case, of the tests that take it")
     group.addoption(
         "--ringside-timeout", type=float, default=CALL_TIMEOUT_S, help="seconds of a call on ranks"
     )
@@ -245,14 +255,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the tests of other modules."""
     modules = {name for name in config.getoption("--ringside-modules").split(",") if name}
     test_name = config.getoption("--ringside-test").removeprefix("test_")
+    case = config.getoption("--ringside-case")
+    name_tests(items)
     left_out = [
         item
         for item in items
         if (modules and _marked(item).get("module") not in modules)
         or (test_name and _named(item.name) != test_name)
+        or (case and not _takes(item, case))
     ]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+def _takes(item: pytest.Item, case: str) -> bool:
+    """Whether a test has cases such as this one."""
+    test = test_of(item)
+    try:
+        return test is not None and bool(asked(test, case))
+    except TargetError:
+        return False
 
 
 def _named(name: str) -> str:
@@ -268,8 +290,16 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
     """Simulated ranks that run the modules beside the test."""
-    with Session(request.path.parent) as session:
-        yield Ranks(session, request.config.stash[_RECORD], request.config.stash[_RUNNING])
+    with Session(folder_of(request)) as session:
+        config = request.config
+        case = config.getoption("--ringside-case")
+        yield Ranks(session, config.stash[_RECORD], config.stash[_RUNNING], case)
+
+
+def folder_of(request: pytest.FixtureRequest) -> Path:
+    """Where the modules lie: beside the tests, or above a folder `checks`."""
+    folder = request.path.parent
+    return folder.parent if folder.name == CHECKS else folder
 
 
 @pytest.fixture
@@ -291,6 +321,18 @@ def mpiexec() -> str:
     if path is None:
         pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
     return path
+
+
+@pytest.fixture
+def mpi(request: pytest.FixtureRequest, ranks: Ranks, mpiexec: str) -> MpiCalls:
+    """Calls under the real launcher of this machine; where there is none, the test is skipped."""
+    return MpiCalls(folder_of(request), ranks, mpiexec)
+
+
+@pytest.fixture
+def gloo(request: pytest.FixtureRequest, ranks: Ranks) -> GlooCalls:
+    """Calls on real processes that torch's gloo connects."""
+    return GlooCalls(folder_of(request), ranks)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -332,7 +374,9 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         detail = noted(error.detail, results) if test.kind == "values" else error.detail
         test.message = "\n".join(filter(None, [error.sentence, detail]))
         test.reproduce = error.reproduce
-        if not _holds_the_check(error):  # its own line may show something else
+        if test_of(item) is None and not _holds_the_check(
+            error
+        ):  # its own line may show something else
             test.reproduce = f"ringside check {test.module} --test {_named(test.name)}"
     elif isinstance(error, subprocess.TimeoutExpired):
         test.message = f"the real ranks did not end within {error.timeout:g} s."

@@ -18,6 +18,7 @@ examples:
   ringside check                 all modules of the assignment's folder
   ringside check ring star       these two
   ringside check ring --test ring_bytes      one test
+  ringside check ring --case "p=5 n=11"      the tests that take it, with this case
   ringside check --timeout 60    each call on ranks has a minute: a slow machine
   ringside check --watch         again whenever a module is saved, until Ctrl-C
   ringside check --json
@@ -30,6 +31,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as ring; none: all")
     parser.add_argument(
         "--test", default="", metavar="NAME", help="only the test of this name, such as ring_bytes"
+    )
+    parser.add_argument(
+        "--case", default="", metavar="CASE", help='only this case, such as "p=5 n=11"'
     )
     parser.add_argument(
         "--timeout",
@@ -59,7 +63,9 @@ def run(asked: argparse.Namespace) -> int:
         return _watch(asked, modules, timeout_s)
     if not sync(asked, modules):
         return 2
-    report = public_tests.run(asked.folder, modules, asked.test, timeout_s=timeout_s)
+    report = public_tests.run(
+        asked.folder, modules, asked.test, case=asked.case, timeout_s=timeout_s
+    )
     if asked.json:
         print_json(report.as_json())
     else:
@@ -71,6 +77,8 @@ def _watch(asked: argparse.Namespace, modules: list[str], timeout_s: float) -> i
     """Check again after each change, until Ctrl-C."""
     from ringside.checking import watching
 
+    if asked.case:
+        raise TargetError("--watch checks all cases: omit --case.")
     if asked.json:
         raise TargetError("--watch shows results to a person: omit --json.")
     if asked.from_files:

@@ -81,6 +81,8 @@ def _members(text: str) -> tuple[int, ...]:
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.checking import inputs, rerun, run_report
+    from ringside.checking.assertions import Verdict
+    from ringside.checking.suite import arguments, called_by
     from ringside.session.session import Session, Target
     from ringside.timing.machine import Machine
 
@@ -91,7 +93,14 @@ def run(asked: argparse.Namespace) -> int:
     if asked.members and target.function is None:
         raise TargetError("--members makes the comm that a function is given; a script has none.")
     args: Any = list(asked.words)
+    case = None
     if target.function and options:
+        members = asked.members or ()
+        size = len(members) or asked.ranks
+        case = inputs.case_of(target.folder / target.file, target.function, size, options)
+    if case is not None:
+        args = arguments(case)
+    elif target.function and options:
         size = len(asked.members) if asked.members else asked.ranks
         args = inputs.arguments(target.folder / target.file, target.function, size, options)
     name = f"{target.file}:{target.function}" if target.function else target.file
@@ -104,7 +113,7 @@ def run(asked: argparse.Namespace) -> int:
     with progress, Session(target.folder, machine=machine, debug_rank=asked.debug) as session:
         again = rerun.made(
             session,
-            name,
+            name if case is None else called_by(case),
             args,
             machine=session.machine,
             members=asked.members,
@@ -117,19 +126,30 @@ def run(asked: argparse.Namespace) -> int:
             raise TargetError("--check looks at the run of a function: name FILE:FUNCTION.")
         if options is None:
             result = again()
+        elif case is not None:
+            result = again(factors=case.factors)
+            try:
+                case.check(result)
+            except Verdict as verdict:
+                wrong = verdict
         else:
-            case = run_report.case(target, size, options)
+            of_vectors = run_report.case(target, size, options)
             path = target.folder / target.file
             result, wrong = rerun.judge(
-                again, case, asked.check, path, str(target.function), options
+                again, of_vectors, asked.check, path, str(target.function), options
             )
     path = target.folder / target.file
     with waiting("timing the run on the machine"):
-        values = run_report.verdict(result, target.function, options, path)
+        if case is not None:
+            values = "wrong" if wrong is not None else "right"
+        else:
+            values = run_report.verdict(result, target.function, options, path)
         if asked.json:
             report = run_report.as_json(result, name, values)
         else:
-            text = run_report.text(result, name, values, options, path)
+            shown = name if case is None else f"{name} ({case.told})"
+            of_vectors_too = options if case is None else None
+            text = run_report.text(result, shown, values, of_vectors_too, path)
     if asked.json:
         print_json({**report, "verdict": wrong.sentence if wrong is not None else None})
     else:

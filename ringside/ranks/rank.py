@@ -196,7 +196,10 @@ def find_function(call: dict[str, Any], folder: str, modules: dict[str, Any]) ->
     """The function that a call names; its module is imported once."""
     module = modules.get(call["file"])
     if module is None:
-        module = modules[call["file"]] = _import(os.path.join(folder, call["file"]))
+        file = call["file"]
+        kits_own = not file.endswith(".py")
+        module = importlib.import_module(file) if kits_own else _import(os.path.join(folder, file))
+        modules[file] = module
     function = getattr(module, call["function"], None)
     if not callable(function):
         raise AttributeError(f"{call['file']} has no function {call['function']!r}")

@@ -40,6 +40,7 @@ from ringside.units import format_bytes, format_count, format_time
 
 MAX_RANKS = 1024
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
+KITS_OWN = "ringside.checking."  # modules of ours that call a student's function inside a rank
 _IMPORTS_TORCH = re.compile(rb"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
 
 
@@ -61,6 +62,8 @@ class Target:
         if callable(target):
             return cls._of_function(target)
         name, _, function = str(target).partition(":")
+        if folder is not None and function and name.startswith(KITS_OWN):
+            return cls(folder, name, function)
         path = Path(name if name.endswith(".py") else f"{name}.py")
         if folder is not None and not path.is_absolute():
             path = folder / path
@@ -73,7 +76,10 @@ class Target:
             raise TargetError(f"{function!r} is no function's name; write FILE:FUNCTION.")
         if folder is not None and path.is_relative_to(folder):
             return cls(folder, str(path.relative_to(folder)), function or None)
-        return cls(path.parent, path.name, function or None)
+        above = path.parent
+        while (above / "__init__.py").is_file():  # modules of a package are imported from above it
+            above = above.parent
+        return cls(above, path.relative_to(above).as_posix(), function or None)
 
     @classmethod
     def _of_function(cls, function: Callable[..., Any]) -> Target:
@@ -666,9 +672,13 @@ def trace_torch(
 def front_end_of(where: Target) -> str:
     """``"torch"`` if the file imports torch and the function doesn't begin with ``comm``.
 
+    Of a module of the kit's own its name tells.
+
     The text is looked at, nothing of it is run; a file that imports torch through another module
     needs ``front_end="torch"``.
     """
+    if where.file.startswith(KITS_OWN):
+        return "torch" if where.file.endswith("_torch") else "mpi"
     try:
         text = (where.folder / where.file).read_bytes()
     except OSError:

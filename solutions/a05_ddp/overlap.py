@@ -20,7 +20,7 @@ order: ``[[3, 5], [4], [0], [1, 2]]`` is right. Parameters are float32 or float6
 """
 
 import numpy as np
-from model import Model, loss_gradient
+from given.model import Model, loss_gradient
 from mpi4py import MPI
 
 

@@ -126,7 +126,8 @@ def _run_of_reference(plan: Assignment, course: Course) -> bytes | None:
             source(course, module, "reference") + "\n", encoding="utf-8"
         )
         for name in plan.supplied:
-            shutil.copy(course.solution(plan.name) / name, folder)
+            (folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(course.solution(plan.name) / name, folder / name)
         command = [sys.executable, "-m", "ringside", "launch", f"{module}.py:all_reduce"]
         subprocess.run(
             [*command, "--site", "local"],

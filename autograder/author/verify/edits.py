@@ -1,6 +1,6 @@
 """Wrong submissions as edits of the reference: a few lines each, many in one file.
 
-``solutions/<assignment>/wrong/ring.diff`` holds those of ``ring.py``::
+``solutions/<assignment>/verify/ring.diff`` holds those of ``ring.py``::
 
     === sends_one_step_too_few
     The loop ends one step early, so that every rank lacks one shard.
@@ -17,6 +17,8 @@ An edit has a name, a sentence, the test that must fail, and its changes. Where 
 ``honest: no`` marks what nobody writes by mistake; all others are mistakes of students, so that
 public tests must warn of them before they cost much (``autograder.author.verify.verify``).
 
+An edit that says ``right`` in the place of ``fails: TEST`` is a right form: it gets full marks.
+
 A change names the function or class that it is in (or nothing: the whole file), then shows lines
 as ``diff`` does: kept, removed and added ones. ``@@ replace NAME`` gives a whole definition anew,
 ``@@ add`` adds lines at the end of the file.
@@ -25,8 +27,9 @@ An edit applies to the *bare* reference: without docstrings, comments and blank 
 said about the code can change, and no edit breaks. Where the code of a reference changes, an edit
 whose lines are not found, or are found twice, is an error that names it.
 
-What is wholly different stands as a file of its own, ``wrong/ring__NAME.py``, whose first lines
-say the same: ``# fails: TEST`` and perhaps ``# earns: 0 to 10``, then the sentence as a docstring.
+What is wholly different stands as a file of its own, ``verify/ring__NAME.py``, whose first lines
+say the same: ``# fails: TEST`` and perhaps ``# earns: 0 to 10``, or ``# right``, then the sentence
+as a docstring.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ from pathlib import Path
 
 from autograder.course.assignment import AssignmentError
 
-_FIELD = re.compile(r"(fails|earns|honest):(.*)")
+_FIELD = re.compile(r"(fails|earns|honest):(.*)|(right)\s*$")
+_FOLDERS = ("wrong", "verify")
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -65,19 +69,19 @@ class Change:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong submission of one module."""
+    """A wrong submission of one module, or a right one in an unusual form."""
 
     module: str
     name: str  # with the module before it: "ring__sends_one_step_too_few"
     sentence: str
-    fails: str  # the test that must fail
+    fails: str  # the test that must fail; empty: none, it is right
     source: str
     earns: tuple[float, float] | None = None  # the points that it must earn, of 100
     honest: bool = True
 
 
 def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
-    """All wrong submissions of the modules of an assignment, by module and name.
+    """All wrong submissions of the modules of an assignment, by module and name; right forms too.
 
     Args:
         solution: the assignment's folder in ``solutions/``.
@@ -86,23 +90,24 @@ def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
         AssignmentError: a file can't be read as what it should be, or an edit does not apply.
     """
     wrongs: list[Wrong] = []
-    for module in modules:
-        edits = solution / "wrong" / f"{module}.diff"
-        if edits.is_file():
-            wrongs += _edited(edits, solution / f"{module}.py")
-    for path in sorted((solution / "wrong").glob("*.py")):
-        if path.stem.partition("__")[0] in modules:
-            wrongs.append(_whole(path))
+    for folder in _FOLDERS:
+        for module in modules:
+            edits = solution / folder / f"{module}.diff"
+            if edits.is_file():
+                wrongs += _edited(edits, solution / f"{module}.py")
+        for path in sorted((solution / folder).glob("*.py")):
+            if path.stem.partition("__")[0] in modules:
+                wrongs.append(_whole(path))
     names = [each.name for each in wrongs]
     for name in names:
         if names.count(name) > 1:
-            raise AssignmentError(f"{solution / 'wrong'}: there are two wrong ones named {name!r}.")
+            raise AssignmentError(f"{solution}: there are two submissions named {name!r}.")
     return sorted(wrongs, key=lambda each: (each.module, each.name))
 
 
 def of_no_module(solution: Path, modules: Sequence[str]) -> list[Path]:
     """Files among the wrong submissions that belong to none of the modules."""
-    files = sorted((solution / "wrong").iterdir()) if (solution / "wrong").is_dir() else []
+    files = sorted(path for folder in _FOLDERS for path in (solution / folder).glob("*"))
     kinds = {".py", ".diff"}
     return [
         path
@@ -121,7 +126,7 @@ def one(solution: Path, name: str) -> Wrong:
     for wrong in wrong_submissions(solution, [module]):
         if wrong.name == name:
             return wrong
-    raise AssignmentError(f"{solution / 'wrong'} has no wrong submission {name!r}.")
+    raise AssignmentError(f"{solution} has no submission {name!r} to verify by.")
 
 
 def shown(wrong: Wrong, reference: str) -> str:
@@ -186,15 +191,15 @@ def _parsed(place: str, text: Sequence[str]) -> tuple[str, dict[str, str], list[
 
 def _fields(head: Sequence[str]) -> dict[str, str]:
     matches = [match for line in head if (match := _FIELD.match(line))]
-    return {match[1]: match[2].strip() for match in matches}
+    return {match[1] or match[3]: (match[2] or "").strip() for match in matches}
 
 
 def _wrong(
     place: str, module: str, name: str, sentence: str, fields: Mapping[str, str], source: str
 ) -> Wrong:
     """A wrong submission, its fields read."""
-    if not fields.get("fails"):
-        raise AssignmentError(f"{place}: the edit has no 'fails: TEST'.")
+    if bool(fields.get("fails")) == ("right" in fields):
+        raise AssignmentError(f"{place}: an edit has either 'fails: TEST' or 'right'.")
     band = None
     if "earns" in fields:
         match = re.fullmatch(r"(\d+) to (\d+)", fields["earns"])
@@ -207,7 +212,8 @@ def _wrong(
         raise AssignmentError(
             f"{place}: 'honest: {fields['honest']}' must be 'honest: no', or not be there."
         )
-    return Wrong(module, name, sentence, fields["fails"], source, band, "honest" not in fields)
+    fails = fields.get("fails", "")
+    return Wrong(module, name, sentence, fails, source, band, "honest" not in fields)
 
 
 def _change(place: str, text: Sequence[str]) -> Change:
@@ -231,8 +237,8 @@ def _change(place: str, text: Sequence[str]) -> Change:
 def _whole(path: Path) -> Wrong:
     module = path.stem.partition("__")[0]
     source = path.read_text(encoding="utf-8")
-    if not source.startswith("# fails:"):
-        raise AssignmentError(f"{path}: its first line must be '# fails: TEST'.")
+    if not source.startswith(("# fails:", "# right\n")):
+        raise AssignmentError(f"{path}: its first line must be '# fails: TEST' or '# right'.")
     try:
         sentence = ast.get_docstring(ast.parse(source)) or ""
     except SyntaxError:  # a submission may be that, too

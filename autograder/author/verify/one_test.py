@@ -25,7 +25,7 @@ from autograder.author.verify.verify import Subject
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.command_errors import FAULTS
-from autograder.grade.grading import PYTEST_INI, staged
+from autograder.grade.grading import PYTEST_INI, staged, suite_of
 from autograder.grade.suite.job import SuiteJob
 from ringside import command_line, kit
 
@@ -46,7 +46,7 @@ def run(
         test: the one test, or all; default: what the subject must fail.
         options: of pytest.
     """
-    suite = Course.here().hidden(plan.name) / f"test_{subject.module}.py"
+    suite = suite_of(Course.here(), plan.name, subject.module)
     limits = replace(plan.limits, cpu_s=_A_DAY_S, sleep_s=_A_DAY_S, clock_s=_A_DAY_S)
     with (
         scratch.fresh("one-test-") as folder,

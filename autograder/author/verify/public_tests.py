@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from autograder import scratch
-from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.assignment import CHECKS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.suite import nursery
 
@@ -23,9 +23,11 @@ def percent(plan: Assignment, module: str, source: str) -> float:
     Raises:
         AssignmentError: the tests could not be run.
     """
-    solution, tests = Course.here().solution(plan.name), plan.public_tests or "test_public.py"
+    solution = Course.here().solution(plan.name)
+    tests = plan.public_tests or f"{CHECKS}/test_{module}.py"
     with scratch.fresh("public-") as folder:
         for name in (*plan.supplied, tests):
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(solution / name, folder / name)
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         record = folder / "record.json"

@@ -145,7 +145,8 @@ def laid(plan: Assignment, module: str, source: str) -> Iterator[Path]:
     solution = Course.here().solution(plan.name)
     with scratch.fresh("lines-") as folder:
         others = [spec.filename for spec in plan.modules]  # which may be imported
-        for name in (*plan.supplied, "test_public.py", *others):
+        for name in (*plan.supplied, *filter(None, [plan.public_tests]), *others):
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(solution / name, folder / name)
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         yield folder
@@ -222,7 +223,9 @@ def type_all(
     subjects: dict[tuple[str, str], Subject] = {}
     for subject in verify.subjects(plan):
         if subject.kind == "wrong" and only in f"{subject.module}/{subject.fails}":
-            subjects.setdefault((subject.module, subject.fails), subject)
+            # A test that is written once has another line for each of its cases.
+            about = subject.name if plan.tests_once else subject.fails
+            subjects.setdefault((subject.module, about), subject)
     all_typed: list[Typed] = []
 
     def one(subject: Subject) -> Typed | None:
@@ -233,6 +236,8 @@ def type_all(
             if typed is not None:
                 all_typed.append(typed)
                 progress(typed)
+    if plan.tests_once:  # the lines are those of public tests
+        return all_typed
     for module in dict.fromkeys(module for module, _ in subjects) if "public" in suites else ():
         wrongs = {
             wrong.name: wrong.source for (name, _), wrong in subjects.items() if name == module

@@ -108,7 +108,8 @@ def subjects(plan: Assignment) -> list[Subject]:
         raise AssignmentError(f"{strangers[0]}: {plan.name} has no such module.")
     for wrong in edits.wrong_submissions(solution, modules):
         about = wrong.fails, wrong.earns, wrong.honest
-        all_subjects.append(Subject("wrong", wrong.module, wrong.name, wrong.source, *about))
+        kind = "wrong" if wrong.fails else "right"
+        all_subjects.append(Subject(kind, wrong.module, wrong.name, wrong.source, *about))
     for path in sorted((solution / "right").glob("*.py")):
         module = path.stem.partition("__")[0]
         plan.module(module)

@@ -22,7 +22,8 @@ def main() -> None:
             group = dist.new_group()
             module, _, function = target.partition(":")
             try:
-                call = getattr(import_module(module), function)
+                name = module.removesuffix(".py").replace("/", ".")
+                call = getattr(import_module(name), function)
                 value = call(group, *tensors.from_arrays(arguments[rank]))
                 frame = codec.encode(("value", tensors.to_arrays(value)))
             except BaseException as error:

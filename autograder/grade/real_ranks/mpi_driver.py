@@ -27,7 +27,8 @@ def main() -> None:
             comm = world.Dup()
             module, _, function = target.partition(":")
             try:
-                call = getattr(import_module(module), function)
+                name = module.removesuffix(".py").replace("/", ".")
+                call = getattr(import_module(name), function)
                 frame = codec.encode(("value", call(comm, *arguments[world.rank])))
             except BaseException as error:
                 report = failure.encode_caught(error, os.environ["RINGSIDE_JOB_MODULES"])

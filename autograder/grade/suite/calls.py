@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +24,10 @@ from autograder.grade.suite.reality import (
 )
 from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
-from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
+from ringside.checking import Case, Verdict, buffered, one_line, rendezvous
+from ringside.checking.real_calls import rehearsed
 from ringside.checking.ring_bytes import sent_as_ring
+from ringside.checking.suite import Share, Test, drawn
 from ringside.errors import DeadlineError
 from ringside.factors import Factors
 from ringside.scale.fake_ranks import TorchTrace
@@ -65,6 +68,19 @@ class Ranks:
         """A test begins."""
         self.world_sizes, self.made = set(), []
         self._called_before = self._called
+
+    def table(self, test: Test) -> list[Share]:
+        """The hidden cases of a test; what they draw comes from the course's secret."""
+        if not test.hidden:
+            raise LookupError(f"{test.name} has no hidden cases: give it some in hidden/cases.py")
+        rng = self._job.rng(f"test_{test.name}")
+        return [
+            dataclasses.replace(
+                each,
+                cases=tuple(case.with_(seed=int(rng.integers(2**31))) for case in each.cases),
+            )
+            for each in drawn(test.hidden, rng)
+        ]
 
     @property
     def may_keep_something(self) -> bool:
@@ -291,11 +307,7 @@ class Mpi:
         self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]], machine: Machine
     ) -> list[RealRun]:
         runs = []
-        for target, world_size, args in calls:
-            result = self._ranks.call(target, world_size, args, machine=machine)
-            headline = str(result.error).splitlines()[0] if result.error else open_request(result)
-            if headline:
-                headline, where = one_line(headline), self._real.launcher
-                raise Verdict(f"not run under {where}, since it fails on the network: {headline}")
+        for call in calls:
+            result = rehearsed(self._ranks, call, machine, self._real.launcher)
             runs.append(RealRun(result.values, None))
         return runs

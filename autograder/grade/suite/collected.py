@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.assignment import CHECKS, Assignment, AssignmentError
 from autograder.course.course import Course
 
 __all__ = ["CollectedTest", "of_assignment"]
@@ -31,7 +31,7 @@ _INI = Path(__file__).with_name("pytest.ini")
 class CollectedTest:
     """One test, with what its mark says (``ringside.checking.points``)."""
 
-    file: str  # hidden/test_ring.py, or test_public.py
+    file: str  # hidden/test_ring.py, checks/test_ring.py, or test_public.py
     name: str
     module: str  # empty: it has no mark
     kind: str
@@ -39,7 +39,7 @@ class CollectedTest:
 
     @property
     def is_hidden(self) -> bool:
-        return self.file.startswith("hidden/")
+        return self.file.startswith(("hidden/", f"{CHECKS}/"))
 
 
 def of_assignment(plan: Assignment, course: Course) -> tuple[CollectedTest, ...]:
@@ -98,7 +98,8 @@ def main(folder: str, public: str = "") -> int:
     solution = Path(folder).resolve()
     sys.path.insert(0, str(solution))  # public tests import what lies beside them
     collector = _Collector(solution)
-    arguments: Iterable[str] = map(str, sorted((solution / "hidden").glob("test_*.py")))
+    suites = [*(solution / "hidden").glob("test_*.py"), *(solution / CHECKS).glob("test_*.py")]
+    arguments: Iterable[str] = map(str, sorted(suites))
     arguments = ["--collect-only", "-q", "-c", str(_INI), *arguments]
     if public and (solution / public).is_file():
         arguments.append(str(solution / public))

@@ -11,7 +11,9 @@ written at the end, whole or not at all; without it, whatever the exit status, n
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
+import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -34,6 +36,8 @@ from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from ringside.checking import Verdict, cut, noted
 from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
+from ringside.checking.public_tests import CHECKS
+from ringside.checking.suite import name_tests
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits
 from ringside.network.processes import of_tree
@@ -143,7 +147,9 @@ def _own_hashes(job: SuiteJob) -> bool:
 
 
 def _reference(suite: Path) -> Path:
-    """The folder of the solution, from a suite's file: ``solutions/NAME/hidden/test_MODULE.py``."""
+    """The folder of the solution, from a suite's file: ``solutions/NAME/hidden/test_MODULE.py``,
+    or ``solutions/NAME/checks/test_MODULE.py``.
+    """
     return Course.here().solution(suite.parents[1].name)
 
 
@@ -186,6 +192,15 @@ def pytest_configure(config: pytest.Config) -> None:
         job = SuiteJob(**json.loads(Path(path).read_text(encoding="utf-8")))
         config.stash[_RECORDER] = Recorder(job)
         config.pluginmanager.register(config.stash[_RECORDER], "ringside-recorder")
+        read_hidden_cases(Path(config.args[0]))
+
+
+def read_hidden_cases(suite: Path) -> None:
+    """Give the tests of a file in ``checks/`` their hidden cases."""
+    unit = suite.parents[1]
+    if suite.parent.name == CHECKS:
+        sys.path.append(str(unit))  # tests and cases import `checks` and `given`
+        importlib.import_module("hidden.cases")
 
 
 class Recorder:
@@ -200,6 +215,7 @@ class Recorder:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Verification of a wrong module: the test it must fail first, then those of values."""
+        name_tests(items)
         if not self.job.about:
             return
         kinds = {item.name: _kind(item) for item in items}
@@ -255,7 +271,7 @@ class Recorder:
             calls = self.ranks.made if self.ranks is not None and kind == "values" else []
             detail = noted(verdict.detail, [call.result for call in calls])
             test.detail = cut(detail, DETAIL_LIMIT)
-            test.reproduce = cut(verdict.reproduce, MESSAGE_LIMIT)
+            test.reproduce = cut(verdict.reproduce, DETAIL_LIMIT)
         # No verdict, but an exception: whose fault it is, in this order (`whose_fault`).
         elif target := self._misshapen(item):
             test.message = f"what came back from {target} has not the form that it must have."

@@ -205,7 +205,7 @@ class _Planner:
             return
         self._write(name, data)
         self.plan.count(name, "replaced")
-        if name.endswith("/test_public.py"):
+        if _base(name).startswith("test_") and name.endswith(".py"):
             self._tell_tests(name, there, data)
         elif name.startswith(f"{ASSIGNMENTS}/"):
             self.plan.tell(name, f"{_base(name)} is replaced.")
@@ -213,7 +213,7 @@ class _Planner:
     def _tell_tests(self, name: str, before: bytes, after: bytes) -> None:
         changed = {what: ", ".join(tests) for what, tests in _tests(before, after).items() if tests}
         details = "; ".join(f"{what}: {tests}" for what, tests in changed.items())
-        self.plan.tell(name, f"test_public.py is replaced{'; ' if details else '.'}{details}")
+        self.plan.tell(name, f"{_base(name)} is replaced{'; ' if details else '.'}{details}")
 
     def _keep_both(self, name: str, there: bytes) -> None:
         beside = self._free(f"{name}.{BESIDE}")

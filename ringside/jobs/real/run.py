@@ -207,12 +207,17 @@ def _rank_error(rank: int, error: BaseException) -> RankError:
 # -- a function ----------------------------------------------------------------------------------
 
 
+def dotted(file: str) -> str:
+    """A file as it is imported from its folder: "checks/inside.py" is ``checks.inside``."""
+    return file.removesuffix(".py").replace("/", ".")
+
+
 def measure(target: Target, asked: argparse.Namespace, ranks: RealRanks) -> list[dict[str, Any]]:
     """Call the function at each length; the last call, at the greatest, is recorded."""
     assert target.function
     path = target.folder / target.file
     sys.path.insert(0, str(target.folder))
-    function = getattr(importlib.import_module(path.stem), target.function)
+    function = getattr(importlib.import_module(dotted(target.file)), target.function)
     others = inputs.parse_options(asked.words).others
     measurements = []
 

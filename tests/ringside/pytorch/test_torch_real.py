@@ -27,7 +27,7 @@ PYTHON = (sys.executable, "-W", "ignore")
 REFERENCES = {
     "ring_torch": ("a03_allreduce/ring_torch.py:all_reduce", 7, ""),
     "step_torch": ("a04_data_parallel/callers_torch.py:train_step", 5, "--widths 6,5,3"),
-    "ddp_torch": ("a05_ddp/callers_torch.py:measured_ddp", 6, "--bucket-bytes 600"),
+    "ddp_torch": ("a05_ddp/checks/inside_torch.py:measured_ddp", 6, "--bucket-bytes 600"),
     "diloco_torch": (
         "a06_asynchrony/callers_torch.py:diloco_trained",
         4,

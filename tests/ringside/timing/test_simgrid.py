@@ -214,34 +214,37 @@ def test_every_reference_solution_agrees(programs: Session, tmp_path: Path, targ
             assert waited == tree
 
 
-def calls(world_size: int) -> Iterator[tuple[Path, str, list[tuple[Any, ...]]]]:
-    """Every function of the solutions that `ringside run` can call, with its arguments."""
+def calls(world_size: int) -> Iterator[tuple[Path, str, str, list[tuple[Any, ...]]]]:
+    """Every function of the solutions that `ringside run` can call: folder, file, its arguments."""
     options = inputs.Options(n=300)
-    for path in sorted(REFERENCE.parent.glob("*/*.py")):
+    paths = [*REFERENCE.parent.glob("*/*.py"), *REFERENCE.parent.glob("*/checks/inside*.py")]
+    for path in sorted(paths):
+        folder = path.parent.parent if path.parent.name == "checks" else path.parent
         # A deadlock to be mended, what wants a model that only callers_torch.py makes, and one half
         # of an exchange.
         if path.stem in ("broken", "step_torch", "wire"):
             continue
         for function in inputs.functions(path):
             with contextlib.suppress(TargetError):  # it wants what no option gives
-                yield path, function, inputs.arguments(path, function, world_size, options)
+                arguments = inputs.arguments(path, function, world_size, options)
+                yield folder, path.relative_to(folder).as_posix(), function, arguments
 
 
 @needs_simgrid
 @pytest.mark.slow
 def test_the_references_of_all_assignments_agree(tmp_path: Path) -> None:
     p, found = 4, set()
-    for folder, group in itertools.groupby(calls(p), lambda call: call[0].parent):
+    for folder, group in itertools.groupby(calls(p), lambda call: call[0]):
         with Session(folder, machine=TEXTBOOK) as session:
-            for path, function, args in group:
-                result = session.call(f"{path.name}:{function}", p, args).raise_for_error()
+            for _, file, function, args in group:
+                result = session.call(f"{file}:{function}", p, args).raise_for_error()
                 _, error = compare(apart(result.trace, 0), tmp_path, name=folder.name)
-                assert error <= EXACT, (path, function)
-                found.add((folder.name, path.stem))
+                assert error <= EXACT, (folder, file, function)
+                found.add((folder.name, Path(file).stem))
     assert len({assignment for assignment, _ in found}) >= 9
     assert {
         ("a05_ddp", "overlap"),
-        ("a05_ddp", "callers_torch"),
+        ("a05_ddp", "inside_torch"),
         ("a09_pipeline", "stage"),
     } <= found
 

@@ -1,0 +1,469 @@
+"""Cases: one class for each function that students write, one object for each call of it.
+
+    @dataclass(frozen=True)
+    class AllReduce(Case):
+        target = "ring:all_reduce"
+        n: int = 11
+        dtype: str = "float64"
+
+        def inputs(self, rank):
+            return (self.rng(rank).standard_normal(self.n).astype(self.dtype),)
+
+        def right(self):
+            return [sum(self.inputs(rank)[0] for rank in range(self.p))] * self.p
+
+    AllReduce(p=5, n=7, seed=3).text    "p=5 n=7 seed=3"
+
+A case knows its inputs, what must come out, and how the two are compared; it says itself in a line
+(`ringside check ring --case "p=5 n=7 seed=3"`), which makes the same case again. Everything in it
+comes from its fields: inputs are drawn from ``seed``, which the grader draws from the course's
+secret for a hidden run, and which is 0 for a public one.
+
+What can be said of any call is in the fields of ``Case`` itself: the ranks of a larger world that
+make up ``comm``, the machine, permuted latencies, and whether the passes are announced.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+
+from ringside.arrays import Array
+from ringside.checking.assertions import (
+    Verdict,
+    assert_array,
+    assert_ran,
+    buffered,
+    one_line,
+    rendezvous,
+)
+from ringside.errors import TargetError
+from ringside.factors import Factors
+from ringside.timing.machine import Machine
+from ringside.units import format_count
+
+if TYPE_CHECKING:
+    from ringside.session.session import Result
+
+Self = TypeVar("Self", bound="Case")
+
+_FACTORS, _MEMBERS = 1 << 20, 1 << 21  # what is drawn from a seed beside the ranks' inputs
+_TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 1e-2, "complex64": 1e-5}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a student's function on p ranks.
+
+    Attributes:
+        target: what is called, such as ``"ring:all_reduce"``.
+        through: a supplied function that calls it inside each rank, such as
+            ``"checks/inside.py:averaged"``, where more is to be seen than what it returns. It gets
+            the same arguments.
+        what: what sentences call a rank's value: "rank 3's result".
+        unsaid: fields that no line gives.
+        declared_like: how the names of passes begin whose work is declared, where they are
+            announced.
+        p: ranks of ``comm``.
+        seed: what inputs are drawn from.
+        members: ranks of a world of ``world`` ranks that make up ``comm``; (): the whole world.
+        machine: as ``ringside run --machine`` takes it; also "rendezvous" and "buffered".
+        latencies: seed of permuted latencies; 0: as the machine has them.
+        announced: the passes of supplied layers are announced, and have factors
+            (``ringside.factors``).
+    """
+
+    target: ClassVar[str] = ""
+    through: ClassVar[str] = ""
+    what: ClassVar[str] = "result"
+    declared_like: ClassVar[str] = ""
+    unsaid: ClassVar[tuple[str, ...]] = ()
+
+    p: int = 2
+    _: dataclasses.KW_ONLY
+    seed: int = 0
+    members: tuple[int, ...] = ()
+    world: int = 0
+    machine: str = "textbook"
+    latencies: int = 0
+    announced: bool = False
+
+    # What a class of cases says
+
+    def inputs(self, rank: int) -> tuple[Any, ...]:
+        """What the rank's call gets after ``comm``."""
+        raise NotImplementedError
+
+    def right(self) -> Sequence[Any]:
+        """What each rank must return, by a serial computation."""
+        raise NotImplementedError
+
+    def check(self, run: Result) -> None:
+        """Raise a verdict unless every rank returned what it must."""
+        assert_ran(run, self)
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            assert_like(value, right, self, f"rank {rank}'s {self.what}")
+
+    @property
+    def told(self) -> str:
+        """Its own fields, as a sentence says them."""
+        return ", ".join(_said(name, value) for name, value in self._own())
+
+    # What follows from it
+
+    def rng(self, rank: int | None = None) -> np.random.Generator:
+        """Random numbers of the case: a rank's own, or those that all ranks share."""
+        return np.random.default_rng([self.seed, 0 if rank is None else rank + 1])
+
+    def with_(self: Self, **changes: Any) -> Self:
+        """The same with other values of some fields."""
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def function(self) -> str:
+        """The name of what is called, without its module."""
+        return self.target.partition(":")[2]
+
+    @property
+    def module(self) -> str:
+        """The module that it is of."""
+        return self.target.partition(":")[0]
+
+    @property
+    def world_size(self) -> int:
+        """p, as checks of runs call it."""
+        return self.p
+
+    @property
+    def factors(self) -> Factors | None:
+        """Those of its passes, where they are announced."""
+        if not self.announced:
+            return None
+        factors = Factors.drawn(np.random.default_rng([self.seed, _FACTORS]))
+        return factors.among(self.members) if self.members else factors
+
+    @contextlib.contextmanager
+    def passes_of(self, rank: int) -> Iterator[None]:
+        """In here supplied layers have the factors of a rank: for ``right``."""
+        factors = self.factors
+        with contextlib.nullcontext() if factors is None else factors.of_rank(rank):
+            yield
+
+    def in_part(self: Self) -> Self:
+        """The same on ranks of a larger world, in an order of their own; rank 0 isn't of them."""
+        rng = np.random.default_rng([self.seed, _MEMBERS])
+        members = [int(rank) + 1 for rank in rng.permutation(self.p + 1)[: self.p]]
+        if members == sorted(members):
+            members.reverse()
+        return self.with_(members=tuple(members), world=self.p + 2)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The fields that a line may give."""
+        return [item.name for item in dataclasses.fields(cls) if item.name not in cls.unsaid]
+
+    @property
+    def text(self) -> str:
+        """The case as ``--case`` reads it: its fields that aren't as they usually are."""
+        words = []
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if item.name in self.unsaid or (item.name != "p" and _usual(item, value)):
+                continue
+            words.append(f"{item.name}={_spelled(value)}")
+        return " ".join(words)
+
+    def __str__(self) -> str:
+        told = ", ".join(filter(None, [self.told, "passes announced" if self.announced else ""]))
+        ranks = f"{self.function} on {format_count(self.p, 'rank')}"
+        return f"{ranks}, {told}" if told else ranks
+
+    def fail(self, sentence: str, detail: str = "") -> Verdict:
+        """A verdict on this case; who runs the test adds the line."""
+        return Verdict(f"{self}: {sentence}", detail=detail)
+
+    def _own(self) -> list[tuple[str, Any]]:
+        base = {item.name for item in dataclasses.fields(Case)}
+        return [
+            (item.name, getattr(self, item.name))
+            for item in dataclasses.fields(self)
+            if item.name not in base
+            and (item.name in ("n", "dtype") or not _usual(item, getattr(self, item.name)))
+        ]
+
+    # What checks of runs ask of the older kind of case
+
+    @property
+    def reproduce(self) -> str:
+        return ""
+
+    def seen_in(self: Self, result: Any) -> Self:
+        return self
+
+    def asking(self: Self, *checks: str) -> Self:
+        return self
+
+    def among(self: Self, members: Sequence[int], num_ranks: int) -> Self:
+        return self
+
+    def on(self: Self, machine: Machine, *options: str, named: bool = False) -> Self:
+        return self
+
+
+@dataclass(frozen=True)
+class Formula(Case):
+    """A call of a function that needs no ranks: its own fields are the arguments, in order.
+
+    ``raises`` names the exception that must come in the place of a value.
+    """
+
+    p: int = dataclasses.field(default=1, kw_only=True)
+    raises: str = dataclasses.field(default="", kw_only=True)
+
+    unsaid: ClassVar[tuple[str, ...]] = (
+        "p", "seed", "members", "world", "machine", "latencies", "announced",
+    )  # fmt: skip
+
+    def arguments(self) -> tuple[Any, ...]:
+        """What the function gets."""
+        base = {item.name for item in dataclasses.fields(Formula)}
+        names = [item.name for item in dataclasses.fields(self) if item.name not in base]
+        return tuple(getattr(self, name) for name in names)
+
+    def check_answer(self, value: Any, error: str) -> None:
+        """Raise a verdict unless this is what must come out.
+
+        Args:
+            error: the name of the exception that came in the place of a value; empty: none.
+        """
+        if error != self.raises:
+            raise Verdict(
+                f"{self} raised {error or 'nothing'}; it must raise {self.raises}."
+                if self.raises
+                else f"{self} raised {error}."
+            )
+        if not self.raises:
+            self.check_value(value)
+
+    def check_value(self, value: Any) -> None:
+        """Raise a verdict unless it is the right value."""
+        right = self.right()
+        if not alike(value, right):
+            raise Verdict(f"{self} is {brief(value)}; it must be {brief(right)}.")
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(brief, self.arguments()))})"
+
+
+def _usual(item: dataclasses.Field[Any], value: Any) -> bool:
+    if item.default_factory is not dataclasses.MISSING:
+        return bool(value == item.default_factory())
+    return (
+        item.default is not dataclasses.MISSING
+        and type(value) is type(item.default)
+        and bool(value == item.default)
+    )
+
+
+def _said(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    if name == "dtype":
+        return str(value)
+    if value is True:
+        return words
+    return (
+        f"{words} = {one_line(str(value), 60)}"
+        if len(name) == 1
+        else (f"{words} {one_line(str(value), 60)}")
+    )
+
+
+def _spelled(value: Any) -> str:
+    """A value as it stands in a line: without blanks, or in quotes."""
+    if isinstance(value, str):
+        bare = value and all(char.isalnum() or char in "_.,:+-=/" for char in value)
+        return value if bare and _literal(value) == value else f"'{value}'"
+    return repr(value).replace(", ", ",").replace(": ", ":")
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(text, text)
+
+
+def parse(text: str, classes: Sequence[type[Case]]) -> Case:
+    """The case that a line names, of the first of these classes that has all its fields.
+
+    Args:
+        text: such as ``"p=5 n=11 dtype=float32"``; a function's name before it chooses among
+            classes.
+
+    Raises:
+        TargetError: no class has these fields, or a word is no ``NAME=VALUE``.
+    """
+    words = _words(text)
+    asked = words.pop(0) if words and "=" not in words[0] else ""
+    values: dict[str, Any] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign:
+            raise TargetError(f"--case: {word!r} is not of the form NAME=VALUE, such as p=5.")
+        values[name] = value[1:-1] if value[:1] == value[-1:] == "'" else _literal(value)
+    for kind in classes:
+        names = (kind.__name__, kind.target.partition(":")[2], "")
+        if asked in names and values.keys() <= set(kind.names()):
+            return _checked(kind, values)
+    known = "; ".join(f"{kind.__name__}: {' '.join(kind.names())}" for kind in classes)
+    raise TargetError(f"--case {text!r} fits none of the cases here. Their fields: {known}.")
+
+
+def _checked(kind: type[Case], values: Mapping[str, Any]) -> Case:
+    for item in dataclasses.fields(kind):
+        wanted, value = type(item.default), values.get(item.name, item.default)
+        if wanted in (int, str, bool) and type(value) is not wanted:
+            raise TargetError(f"--case: {item.name}={value!r} must be of type {wanted.__name__}.")
+    if not 1 <= values.get("p", 1) <= 1024:
+        raise TargetError(f"--case: p={values['p']} must be between 1 and 1024.")
+    try:
+        return kind(**values)
+    except TypeError as error:  # a field that has no usual value
+        raise TargetError(f"--case: {error}.") from None
+
+
+def _words(text: str) -> list[str]:
+    """The words of a case: blanks within quotes and brackets are no ends."""
+    lexer = shlex.shlex(text, posix=False)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words, depth = list[str](), 0
+    try:
+        for word in lexer:
+            if depth:
+                words[-1] += word
+            else:
+                words.append(word)
+            depth += sum(map(word.count, "([{")) - sum(map(word.count, ")]}"))
+    except ValueError as error:
+        raise TargetError(f"--case {text!r}: {error}.") from None
+    return words
+
+
+def machine_of(case: Case) -> Machine:
+    """The machine that a case names."""
+    own = {"rendezvous": rendezvous, "buffered": buffered}
+    return own[case.machine]() if case.machine in own else Machine.load(case.machine)
+
+
+# Comparing
+
+
+def assert_like(
+    value: Any, right: Any, case: Case, what: str, tolerance: float | None = None
+) -> None:
+    """What came back is what must, in lists, tuples and dicts at any depth.
+
+    Arrays have the same dtype and shape, and floats agree to 1e-12 of the largest element (1e-5 in
+    float32). ``right`` may have a float64 array where a float32 one must come: then it is rounded
+    by the author, with ``cast``.
+
+    Args:
+        what: what the sentence calls it, such as "rank 3's gradient".
+        tolerance: relative to the largest element; 0: to the bit.
+    """
+    if isinstance(right, np.ndarray | np.generic):
+        right = np.asarray(right)
+        if isinstance(value, int | float | complex) and not right.ndim:
+            value = np.asarray(value, right.dtype)
+        assert_array(value, right, _scale(right, case, tolerance), case, what)
+    elif isinstance(right, dict):
+        if not isinstance(value, dict) or value.keys() != right.keys():
+            raise case.fail(f"{what} is {brief(value)}; it must have {', '.join(map(str, right))}.")
+        for name, item in right.items():
+            assert_like(value[name], item, case, f"{what}, {name}", tolerance)
+    elif isinstance(right, list | tuple):
+        if not isinstance(value, list | tuple) or len(value) != len(right):
+            raise case.fail(f"{what} is {brief(value)}; it must be {brief(right)}.")
+        for number, (one, other) in enumerate(zip(value, right, strict=True)):
+            assert_like(one, other, case, f"{what} {number}", tolerance)
+    elif not alike(value, right):
+        raise case.fail(f"{what} is {brief(value)}; it must be {brief(right)}.")
+
+
+def _scale(right: Array, case: Case, tolerance: float | None) -> Array | None:
+    if right.dtype.kind not in "fc":
+        return None
+    if tolerance is None:
+        tolerance = _TOLERANCES.get(str(right.dtype), 1e-12)
+    # `assert_array` allows 2 (p + 1) eps of the scale.
+    eps = np.finfo(right.dtype).eps if right.dtype.kind == "f" else np.finfo("float32").eps
+    finite = np.abs(right[np.isfinite(right)]) if right.size else np.zeros(0)
+    largest = float(np.max(finite, initial=0.0))
+    allowed = tolerance * (1 + largest if tolerance else 0.0)
+    return np.full(right.shape, allowed / (2 * (case.world_size + 1) * float(eps)))
+
+
+def alike(value: Any, right: Any) -> bool:
+    """Whether plain values are equal, floats to 1e-9, in lists and tuples at any depth."""
+    if (isinstance(value, np.ndarray) and not value.ndim) or isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(right, np.generic):
+        right = right.item()
+    if isinstance(right, list | tuple) or isinstance(value, list | tuple):
+        return (
+            isinstance(value, list | tuple)
+            and isinstance(right, list | tuple)
+            and len(value) == len(right)
+            and all(map(alike, value, right))
+        )
+    if isinstance(right, np.ndarray) or isinstance(value, np.ndarray):
+        return (
+            isinstance(value, np.ndarray)
+            and np.shape(value) == np.shape(right)
+            and bool(np.allclose(value, right, rtol=1e-9, atol=0, equal_nan=True))
+        )
+    if isinstance(right, bool) or not isinstance(right, int | float):
+        return type(value) is type(right) and bool(value == right)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if isinstance(right, int):
+        return value == right
+    return math.isclose(value, right, rel_tol=1e-9) or (math.isnan(value) and math.isnan(right))
+
+
+def cast(value: Any, dtype: str) -> Any:
+    """Arrays of floats in this dtype, in lists, tuples and dicts at any depth."""
+    if isinstance(value, dict):
+        return {name: cast(item, dtype) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [cast(item, dtype) for item in value]
+    is_float = isinstance(value, np.ndarray | np.generic) and value.dtype.kind == "f"
+    return np.asarray(value).astype(dtype) if is_float else value
+
+
+def brief(value: Any) -> str:
+    """A value for a sentence: short."""
+    if isinstance(value, np.ndarray):
+        value = value.item() if not value.ndim else value
+    if isinstance(value, np.ndarray):
+        return (
+            f"an array of shape {value.shape}"
+            if value.size > 12
+            else one_line(str(value.tolist()), 120)
+        )
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(brief, value))
+        inner += "," if isinstance(value, tuple) and len(value) == 1 else ""
+        text = f"[{inner}]" if isinstance(value, list) else f"({inner})"
+        return one_line(text, 160)
+    return one_line(repr(value), 160)

@@ -1,0 +1,476 @@
+"""Tests that are written once: a table of cases, and what is asked of each case's run.
+
+    suite = Suite("ring")
+
+    @suite.test(12, "communication", AllReduce(4, n=11), AllReduce(3, n=100))
+    def test_bytes_per_rank(case, run):
+        assert_bytes(run, [2 * 3 * case.shard_nbytes] * case.p, case)
+
+    test_given_communicator_is_used = suite.given_communicator(4, AllReduce(3))
+
+Such a test is an ordinary one of pytest. For each of its cases it makes the call, compares the
+values (``case.check``), and then asks what its body asks; so whatever a test is about, the values
+of its own run must be right. The cases that stand at a test are public. A file of the instructor's
+has those of the hidden run, for the same tests::
+
+    hidden(tests.test_bytes_per_rank, AllReduce(5, n=13), AllReduce(16, n=64))
+
+A case that fails costs the points of its group; a table without groups is one. The line of a
+failure is the test with that case, `ringside check ring --test bytes_per_rank --case "p=4 n=11"`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ringside.checking.assertions import (
+    EAGER_BYTES,
+    IN_A_GROUP,
+    IN_A_PART,
+    LATENCY_SEEDS,
+    Verdict,
+    assert_inputs_kept,
+    assert_ran,
+    assert_requests_complete,
+)
+from ringside.checking.case_kinds import check_kinds
+from ringside.checking.cases import Case, Formula, machine_of, parse
+from ringside.checking.formulas import evaluated
+from ringside.checking.order import assert_declared_at_once
+from ringside.checking.points import points
+from ringside.checking.ring_bytes import sent_as_ring
+from ringside.session.session import Result
+from ringside.trace import Kind
+
+SEVERAL = "ringside.checking.inside:several"
+TWICE = "ringside.checking.inside{}:twice"
+Drawn = Callable[[np.random.Generator], Sequence[Case]]
+Ask = Callable[[Case, Any, dict[str, Any]], object]  # of a case, the fixture `ranks`, and others
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that earn a share of a test's points together.
+
+    Attributes:
+        name: as a sentence can end: "lengths that p does not divide".
+        table: cases, and functions that draw some: ``lambda rng: [...]``.
+        weight: its part of the points, beside those of the other groups.
+    """
+
+    name: str
+    table: tuple[Case | Drawn, ...]
+    weight: float = 1.0
+
+
+def group(name: str, *table: Case | Drawn, weight: float = 1.0) -> Group:
+    """Cases that earn a share of a test's points together."""
+    return Group(name, table, weight)
+
+
+Row = Case | Drawn | Group
+
+
+@dataclass(frozen=True)
+class Share:
+    """The cases of a group, drawn."""
+
+    name: str
+    cases: tuple[Case, ...]
+    weight: float = 1.0
+
+
+@dataclass
+class Test:
+    """One test of a module: what is asked of each case of a table."""
+
+    __test__ = False  # for pytest, which looks for classes named Test...
+
+    module: str
+    public: tuple[Row, ...]
+    ask: Ask
+    hidden: tuple[Row, ...] = ()
+    name: str = ""  # without its test_; known when pytest has collected it
+
+    @property
+    def classes(self) -> list[type[Case]]:
+        """The classes of its public cases."""
+        rng = np.random.default_rng(0)
+        return list(
+            dict.fromkeys(type(case) for each in drawn(self.public, rng) for case in each.cases)
+        )
+
+    def line(self, case: Case) -> str:
+        """What makes this test with this case alone."""
+        text = case.text
+        if len(self.classes) > 1:
+            text = f"{type(case).__name__} {text}"
+        return f"ringside check {self.module} --test {self.name} --case {_quoted(text)}"
+
+    def run(self, ranks: Any, fixtures: dict[str, Any]) -> None:
+        """Ask for each case of the table that `ranks` has for it."""
+        groups = ranks.table(self)
+        check_kinds(
+            [(each.name, block) for each in groups for block in _blocks(each.cases)],
+            lambda entry: entry[0],
+            lambda entry: self._block(entry[1], ranks, fixtures),
+            weights={each.name: each.weight for each in groups},
+        )
+
+    def _block(self, cases: Sequence[Case], ranks: Any, fixtures: dict[str, Any]) -> None:
+        if isinstance(cases[0], Formula):
+            self._formulas(cases, ranks, fixtures)  # type: ignore[arg-type]
+            return
+        (case,) = cases
+        with self.about(case):
+            self.ask(case, ranks, fixtures)
+
+    def _formulas(self, cases: Sequence[Formula], ranks: Any, fixtures: dict[str, Any]) -> None:
+        calls = [case.arguments() for case in cases]
+        said = {
+            id(call): (str(case), self.line(case)) for call, case in zip(calls, cases, strict=True)
+        }
+        answers = evaluated(ranks, SEVERAL, cases[0].target, calls, lambda call: said[id(call)])
+        for case, (value, error, changed) in zip(cases, answers, strict=True):
+            with self.about(case):
+                value = plain(value)
+                case.check_answer(value, error)
+                if changed:
+                    raise Verdict(f"{case} changed an argument; all must stay as they were.")
+                self.ask(case, ranks, {**fixtures, "run": value})
+
+    @contextlib.contextmanager
+    def about(self, case: Case) -> Iterator[None]:
+        """A verdict in here has the line of this case."""
+        try:
+            yield
+        except Verdict as verdict:
+            verdict.reproduce = self.line(case)
+            raise
+
+
+class RealTest(Test):
+    """A test on real ranks: all calls are made in one go, since starting takes longest."""
+
+    def run(self, ranks: Any, fixtures: dict[str, Any]) -> None:
+        (real,) = fixtures.values()
+        groups = ranks.table(self)
+        cases = [case for each in groups for case in each.cases]
+        with self.about(cases[0]):
+            runs = real.call_all([(called_by(case), case.p, arguments(case)) for case in cases])
+        for case, run in zip(cases, runs, strict=True):
+            with self.about(case):
+                try:
+                    self.ask(case, ranks, {"run": run})
+                except Verdict as verdict:
+                    where = "on gloo" if "gloo" in fixtures else "under mpiexec"
+                    sentence = f"{where}: {verdict.sentence}"
+                    raise Verdict(sentence, detail=verdict.detail) from None
+
+
+def drawn(table: Sequence[Row], rng: np.random.Generator) -> list[Share]:
+    """The groups of a table with their cases; what stands in none is a group."""
+    shares: list[Share] = []
+    for row in table:
+        each = row if isinstance(row, Group) else Group("the others", (row,))
+        cases = tuple(
+            case
+            for entry in each.table
+            for case in ([entry] if isinstance(entry, Case) else entry(rng))
+        )
+        if shares and shares[-1].name == each.name:
+            cases = shares.pop().cases + cases
+        shares.append(Share(each.name, cases, each.weight))
+    return shares
+
+
+def hidden(test: Callable[..., None], *table: Row) -> None:
+    """Give a test the cases of the hidden run."""
+    test.suite_test.hidden = table  # type: ignore[attr-defined]
+
+
+def test_of(item: Any) -> Test | None:
+    """What is known here of a test that pytest has collected."""
+    test: Test | None = getattr(getattr(item, "function", None), "suite_test", None)
+    return test
+
+
+test_of.__test__ = False  # type: ignore[attr-defined]  # for pytest, which looks for test...
+
+
+def name_tests(items: Iterable[Any]) -> None:
+    """Tell tests the names that pytest has for them: one can be given to a variable."""
+    for item in items:
+        if test := test_of(item):
+            test.name = item.name.removeprefix("test_")
+
+
+def asked(test: Test, text: str) -> list[Share]:
+    """The table of the case that a line names.
+
+    Raises:
+        TargetError: the test has no such cases.
+    """
+    return [Share("the others", (parse(text, test.classes),))]
+
+
+def _blocks(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Formulas of one class together, since they need no ranks of their own; others alone."""
+    block: list[Case] = []
+    for case in cases:
+        if block and not (isinstance(case, Formula) and type(case) is type(block[0])):
+            yield block
+            block = []
+        block.append(case)
+    if block:
+        yield block
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if not set(text) & set('"$`\\!') else shlex.quote(text)
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, in lists and tuples at any depth."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value))
+    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":
+        return value.item()
+    return value
+
+
+# Runs of a case
+
+
+def arguments(case: Case) -> list[tuple[Any, ...]]:
+    """What each rank's call gets after ``comm``."""
+    return [case.inputs(rank) for rank in range(case.p)]
+
+
+def called_by(case: Case) -> str:
+    """What the ranks call: the function itself, or what is supplied to call it."""
+    return case.through or case.target
+
+
+def called(ranks: Any, case: Case, target: str = "", args: Any = None) -> Result:
+    """The case's call, or another one, with all that the case says of machine and members."""
+    result: Result = ranks.call(
+        target or called_by(case),
+        case.world or case.p,
+        arguments(case) if args is None else args,
+        members=list(case.members) or None,
+        machine=machine_of(case),
+        seed=case.latencies or None,
+        factors=case.factors,
+    )
+    return result
+
+
+def right_run(ranks: Any, case: Case) -> Result:
+    """The case's run, whose values are right.
+
+    Raises:
+        Verdict: they aren't.
+    """
+    run = called(ranks, case)
+    case.check(run)
+    if case.announced:
+        assert_declared_at_once(run, case, case.declared_like)
+    return run
+
+
+class Suite:
+    """The tests of one module: those that it writes, and those that every module is asked.
+
+    The latter are methods that give a test; the number is what it is worth, of 100 points.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def test(
+        self, number: float, kind: str, *table: Row, essential: bool = False, checked: bool = True
+    ) -> Callable[[Callable[..., object]], Callable[..., None]]:
+        """Make a test of ``body(case, run, ...)``; further parameters are fixtures of pytest.
+
+        Of a ``Formula`` the run is the value that came back.
+
+        Args:
+            number: what it is worth.
+            kind: what its points are for (``ringside.checking.points``).
+            table: its public cases, or groups of them.
+            essential: whether a module that fails it misses the point of the exercise.
+            checked: whether the values are compared before the body asks.
+        """
+
+        def decorate(body: Callable[..., object]) -> Callable[..., None]:
+            names = list(inspect.signature(body).parameters)
+
+            def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+                known = {"case": case, "ranks": ranks, **fixtures}
+                if "run" not in known:
+                    known["run"] = right_run(ranks, case) if checked else called(ranks, case)
+                    if not checked:
+                        assert_ran(known["run"], case)
+                body(**{name: known[name] for name in names})
+
+            made = _made(Test(self.module, table, ask), number, kind, names, essential)
+            made.__doc__, made.__module__ = body.__doc__, body.__module__
+            return made
+
+        return decorate
+
+    def given_communicator(
+        self, number: float, *table: Row, kind: str = "communication", comm: str = "comm"
+    ) -> Callable[..., None]:
+        """On ranks of a larger world, in another order: right, and the other ranks have peace.
+
+        Args:
+            comm: what sentences call it; ``"the group"`` is one of torch.
+        """
+        words = IN_A_PART if comm == "comm" else IN_A_GROUP
+
+        def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            part, whole = case.in_part(), case
+            there = words.format(members=list(part.members))
+            run = _contrasted(
+                lambda: right_run(ranks, part), lambda: right_run(ranks, whole), case, there
+            )
+            for stranger in set(range(part.world)) - set(part.members):
+                if run.peers(stranger) or any(stranger in c.members for c in run.collectives):
+                    raise case.fail(
+                        f"rank {stranger} of the world isn't in {comm}, and took part in its "
+                        f"messages: take ranks from {comm}, not from the world."
+                    )
+            most, here = (max(sent_as_ring(each)) for each in (run, right_run(ranks, whole)))
+            if most > 1.1 * here + 64:
+                raise case.fail(
+                    f"{there} a rank sent {most:.0f} bytes; where {comm} is the whole world, none "
+                    f"sent more than {here:.0f}."
+                )
+
+        return _made(Test(self.module, table, ask), number, kind)
+
+    def slow_messages(
+        self, number: float, *table: Row, kind: str = "safety", kinds: Sequence[int] = ()
+    ) -> Callable[..., None]:
+        """Right whatever comes first, where sends wait; and everything that began is completed.
+
+        Args:
+            kinds: what must be completed, beside sends and receives; ``Kind.COLLECTIVE``.
+        """
+
+        def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            for seed in LATENCY_SEEDS:
+                slow = case.with_(machine="rendezvous", latencies=seed)
+                run = right_run(ranks, slow)
+                assert_requests_complete(run, slow, kinds or _MESSAGES)
+
+        return _made(Test(self.module, table, ask), number, kind)
+
+    def waiting_sends(
+        self, number: float, *table: Row, kind: str = "safety"
+    ) -> Callable[..., None]:
+        """Right where every send waits for its receive, not only where short ones are buffered."""
+
+        def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            run = _contrasted(
+                lambda: right_run(ranks, case.with_(machine="rendezvous")),
+                lambda: right_run(ranks, case.with_(machine="buffered")),
+                case,
+                f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not "
+                "wait for its receive. Above:",
+            )
+            assert_requests_complete(run, case)
+
+        return _made(Test(self.module, table, ask), number, kind)
+
+    def second_call(self, number: float, *table: Row, kind: str = "values") -> Callable[..., None]:
+        """Two calls in a row are both right, and the second leaves the first one's result alone."""
+        target = TWICE.format("_torch" if self.module.endswith("_torch") else "")
+
+        def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            second = case.with_(seed=case.seed + 1)
+            right_run(ranks, case)
+            both = zip(arguments(case), arguments(second), strict=True)
+            run = called(ranks, case, target, [(called_by(case), *pair) for pair in both])
+            assert_ran(run, case)
+            for number, (of, words) in enumerate(
+                (
+                    (case, "the first of two calls in a row:"),
+                    (case, "what the first call returned, after a second one:"),
+                    (second, "the second of two calls in a row:"),
+                )
+            ):
+                values = [value[number] for value in run.values]
+                try:
+                    of.check(dataclasses.replace(run, values=values))
+                except Verdict as verdict:
+                    sentence = verdict.sentence.removeprefix(f"{of}: ")
+                    raise case.fail(f"{words} {sentence}", verdict.detail) from None
+
+        return _made(Test(self.module, table, ask), number, kind)
+
+    def inputs_kept(self, number: float, *table: Row, kind: str = "values") -> Callable[..., None]:
+        """No rank changes what it was given."""
+
+        def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            assert_inputs_kept(right_run(ranks, case), case)
+
+        return _made(Test(self.module, table, ask), number, kind)
+
+    def real_ranks(self, number: float, *table: Row, kind: str = "reality") -> Callable[..., None]:
+        """The same values under a real ``mpiexec``, or on torch's gloo."""
+        fixture = "gloo" if self.module.endswith("_torch") else "mpi"
+
+        def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            case.check(fixtures["run"])
+
+        return _made(RealTest(self.module, table, ask), number, kind, [fixture])
+
+
+_MESSAGES = (Kind.ISEND, Kind.IRECV)
+
+
+def _contrasted(
+    there: Callable[[], Result], here: Callable[[], Result], case: Case, words: str
+) -> Result:
+    """What ``there()`` gives, or a verdict that it is wrong there where ``here()`` is right.
+
+    What is wrong in both is told as ``here()`` tells it: that is another test's matter.
+    """
+    try:
+        return there()
+    except Verdict as verdict:
+        if verdict.sentence.startswith("not run"):  # what didn't end is not called again
+            raise
+        try:
+            here()
+        except Verdict as other:
+            raise verdict if other.sentence.startswith("not run") else other from None
+        raise case.fail(f"{words} {verdict.sentence}", verdict.detail) from None
+
+
+def _made(
+    test: Test, number: float, kind: str, names: Iterable[str] = (), essential: bool = False
+) -> Callable[..., None]:
+    """A function that pytest takes for a test, with the fixtures that the body names."""
+    more = [name for name in names if name not in ("case", "run", "ranks")]
+
+    def run(**fixtures: Any) -> None:
+        test.run(fixtures.pop("ranks"), fixtures)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, keyword) for name in ("ranks", *more)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.suite_test = test  # type: ignore[attr-defined]
+    marked: Callable[..., None] = points(number, kind, test.module, essential=essential)(run)
+    return marked
