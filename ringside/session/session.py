@@ -670,7 +670,7 @@ def trace_torch(
 
 
 def front_end_of(where: Target) -> str:
-    """``"torch"`` if the file imports torch or is called so, and the function doesn't take ``comm``.
+    """``"torch"`` if the file imports torch, or is named so, and the function takes no ``comm``.
 
     Of a module of the kit's own its name tells.
 
