@@ -114,7 +114,7 @@ def test_a_sum_that_lacks_a_part_is_told_so():
     case = AllReduce(3)
     whole, part = case.right()[0], case.vector(1)
     run = SimpleNamespace(error=None, values=[whole, whole - part, whole])
-    with pytest.raises(Verdict, match="rank 1's result is wrong.*the sum without rank 1's part"):
+    with pytest.raises(Verdict, match=r"rank 1's result is wrong.*the sum without rank 1's part"):
         case.check(run)
     case.check(SimpleNamespace(error=None, values=[whole] * 3))
 
