@@ -108,7 +108,7 @@ def test_a_build_refuses_what_names_a_module_that_is_not_there(
         assert cli.main([command, "a03_allreduce"]) == 2
         said = capsys.readouterr().err
         for place in (
-            "hidden/test_tree.py", "wrong/tree.diff", "right/tree__numpy_integers.py",
+            "hidden/test_tree.py", "verify/tree.diff",
             "# {{module tree}}", "# {{check tree}}", "`autograder remove ASSIGNMENT MODULE`",
         ):  # fmt: skip
             assert place in said
