@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="Case")
 
+CHECKS = "checks"  # the folder of an assignment's cases and tests
+
 # Machines of the tests' own, by the names that cases have for them.
 MACHINES: Mapping[str, Callable[[], Machine]] = {
     "buffered": buffered,

@@ -325,7 +325,7 @@ class Suite:
                 body(**{name: known[name] for name in names})
 
             made = _made(Test(self.module, table, ask), number, kind, names, essential)
-            made.__doc__, made.__module__ = body.__doc__, body.__module__
+            made.__module__ = body.__module__
             return made
 
         return decorate

@@ -314,8 +314,8 @@ assert speedups["a bucket for each layer"][-1] > speedups["one bucket"][-1]
 # %% [markdown]
 # ## 5. In torch, with hooks
 #
-# With `given/model.py` you called each layer's backward pass yourself. In torch, autograd does, and a
-# *hook* tells you when a parameter's gradient has been added up:
+# With `given/model.py` you called each layer's backward pass yourself. In torch, autograd does,
+# and a *hook* tells you when a parameter's gradient has been added up:
 # `param.register_post_accumulate_grad_hook(function)`. In which order do they fire?
 
 # %%
