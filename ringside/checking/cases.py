@@ -75,7 +75,8 @@ class Case:
         p: ranks of ``comm``.
         seed: what inputs are drawn from.
         members: ranks of a world of ``world`` ranks that make up ``comm``; (): the whole world.
-        machine: as ``ringside run --machine`` takes it; also "rendezvous" and "buffered".
+        machine: as ``ringside run --machine`` takes it; also "rendezvous" and "buffered", with
+            numbers behind them, too: "rendezvous,ranks_per_node=2".
         latencies: seed of permuted latencies; 0: as the machine has them.
         announced: the passes of supplied layers are announced, and have factors
             (``ringside.factors``).
@@ -156,6 +157,11 @@ class Case:
         factors = self.factors
         with contextlib.nullcontext() if factors is None else factors.of_rank(rank):
             yield
+
+    def on_sends(self: Self, machine: str) -> Self:
+        """The same on "rendezvous" or "buffered", with the numbers that its machine has."""
+        numbers = [word for word in self.machine.split(",") if "=" in word]
+        return self.with_(machine=",".join([machine, *numbers]))
 
     def in_part(self: Self) -> Self:
         """The same on ranks of a larger world, in an order of their own; rank 0 isn't of them."""
@@ -360,7 +366,13 @@ def _words(text: str) -> list[str]:
 def machine_of(case: Case) -> Machine:
     """The machine that a case names."""
     own = {"rendezvous": rendezvous, "buffered": buffered}
-    return own[case.machine]() if case.machine in own else Machine.load(case.machine)
+    first, _, numbers = case.machine.partition(",")
+    if first not in own:
+        return Machine.load(case.machine)
+    machine = own[first]()
+    if not numbers:
+        return machine
+    return Machine.load(f"{machine.spelled()},{numbers}").with_(name=case.machine)
 
 
 # Comparing
