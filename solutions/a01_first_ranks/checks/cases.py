@@ -310,7 +310,7 @@ class Mean(Case):
     """``mean_and_deviation``.
 
     Attributes:
-        lengths: of each rank's x; (): three times its rank, and one more.
+        lengths: of each rank's x, such as (3, 0, 2).
         equal: what all elements are; 0: numbers with a mean and a deviation of each rank's own.
     """
 
@@ -319,9 +319,14 @@ class Mean(Case):
     equal: float = 0.0
     machine: str = field(default=QUIET, kw_only=True)
 
+    @property
+    def told(self):
+        lengths = ", ".join(str(len(self.inputs(rank)[0])) for rank in range(self.p))
+        return f"with {lengths} elements{f', all {self.equal}' if self.equal else ''}"
+
     def inputs(self, rank):
-        given = self.lengths[rank : rank + 1] if self.lengths else (3 * rank + 1,)
-        n = given[0] if given else 0
+        lengths = self.lengths or range(1, 3 * self.p, 3)
+        n = lengths[rank] if rank < len(lengths) else 0
         if self.equal:
             return (np.full(n, self.equal),)
         return (self.rng(rank).normal(5 + rank, 1 + rank, size=n),)
@@ -406,8 +411,9 @@ class Where(Case):
 
     @property
     def told(self):
-        nodes = machine_of(self).ranks_per_node
-        return f"{format_count(nodes, 'rank')} a node, visible = {self.visible!r}"
+        nodes = format_count(machine_of(self).ranks_per_node, "rank")
+        each = tuple(map(self.seen_by, range(self.p)))
+        return f"{nodes} a node, visible = {(each[0] if len({*each}) == 1 else each)!r}"
 
     def seen_by(self, rank):
         """A rank's CUDA_VISIBLE_DEVICES; in a line, 0 is a number and 0,1 a pair of numbers."""
