@@ -1,4 +1,4 @@
-"""How a rank's place is printed: supplied, nothing to write."""
+"""How a rank's place is printed: nothing to write."""
 
 
 def line(rank, host, local_rank, gpu):

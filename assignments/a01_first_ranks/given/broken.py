@@ -1,4 +1,6 @@
-"""Three programs that hang or race: supplied. Read and run them, then write them anew in mend.py.
+"""Three programs that hang or race. Read and run them, then write them anew in mend.py.
+
+    ringside run given/broken.py:collect --ranks 4 -- --rows 3 --n 5
 
 Each may seem to work: with short messages, on two ranks, on most days.
 """
