@@ -103,11 +103,11 @@ def test_a_broken_program_is_run_with_its_cases(capsys, monkeypatch):
 
 def test_a_run_on_another_machine_knows_its_nodes(capsys, monkeypatch):
     monkeypatch.chdir(SOLUTION)
-    words = ["run", "where.py:where", "--ranks", "5", "--machine", "zaratan"]
-    assert cli.main([*words, "--", "--visible", "0,1"]) == 0
+    words = ["run", "where.py:where", "--ranks", "5", "--machine"]
+    assert cli.main([*words, "textbook,ranks_per_node=3", "--", "--visible", "0,1"]) == 0
     said = capsys.readouterr().out
-    assert "rank 4: host node1, local rank 0, GPU 0" in said
-    assert "4 ranks a node, visible = '0,1'" in said and "values: right" in said
+    assert "rank 4: host node1, local rank 1, GPU 1" in said
+    assert "3 ranks a node, visible = '0,1'" in said and "values: right" in said
 
 
 @pytest.mark.parametrize(

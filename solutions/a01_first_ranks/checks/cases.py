@@ -190,8 +190,8 @@ class Measurements(Formula):
 
     def __str__(self):
         given = [each.tolist() if hasattr(each, "tolist") else each for each in self.arguments()]
-        form = "" if self.form == "list" else f" of {self.form.removesuffix(' array')} arrays"
-        return f"{self.function}({', '.join(map(brief, given))}){form}"
+        form = {"list": "", "array": " of arrays"}.get(self.form, f" of arrays, sizes {self.form}")
+        return one_line(f"{self.function}({', '.join(map(brief, given))})") + form
 
 
 @dataclass(frozen=True)
@@ -407,13 +407,15 @@ class Where(Case):
 
     target = "where:where"
     visible: object = None
-    machine: str = field(default="rendezvous,ranks_per_node=2", kw_only=True)
+    machine: str = field(default=QUIET, kw_only=True)
 
     @property
     def told(self):
-        nodes = format_count(machine_of(self).ranks_per_node, "rank")
         each = tuple(map(self.seen_by, range(self.p)))
-        return f"{nodes} a node, visible = {(each[0] if len({*each}) == 1 else each)!r}"
+        visible = f"visible = {(each[0] if len({*each}) == 1 else each)!r}"
+        if "ranks_per_node" not in self.machine:
+            return visible
+        return f"{format_count(machine_of(self).ranks_per_node, 'rank')} a node, {visible}"
 
     def seen_by(self, rank):
         """A rank's CUDA_VISIBLE_DEVICES; in a line, 0 is a number and 0,1 a pair of numbers."""

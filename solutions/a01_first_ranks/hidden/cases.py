@@ -196,11 +196,12 @@ def far_from_any_line(rng):
     ]
 
 
-def of_all_forms(rng):
-    sizes = GRID[::-1]
-    times_s = scattered(sizes, *MACHINES[0], 0.1, rng)
-    kinds = (Fit, Residuals, TwoRegimes)
-    return [kind(sizes, times_s, form) for kind in kinds for form in ("array", "float64", "list")]
+def of_all_forms(kind):
+    def drawn(rng):
+        times_s = scattered(GRID[::-1], *MACHINES[0], 0.1, rng)
+        return [kind(GRID[::-1], times_s, form) for form in ("array", "float64", "list")]
+
+    return group(kind.target.removeprefix("fit:"), drawn)
 
 
 hidden(fit.test_exact_times, *(Fit(GRID, fit.times(GRID, *each)) for each in MACHINES), drawn_line)
@@ -240,7 +241,7 @@ hidden(
     TwoRegimes((1, 2, 3), (1e-6, 2e-6, 3e-6), raises="ValueError"),
     TwoRegimes((1, 2, 3, 3, 1), (1e-6,) * 5, raises="ValueError"),
 )
-hidden(fit.test_inputs_stay_as_they_were, of_all_forms)
+hidden(fit.test_inputs_stay_as_they_were, *map(of_all_forms, (Fit, Residuals, TwoRegimes)))
 
 # -- mend ------------------------------------------------------------------------------------------
 
