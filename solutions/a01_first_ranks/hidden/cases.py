@@ -55,8 +55,13 @@ hidden(
         group(name, *(Bounce(*shape, machine=ping.BUFFERED) for shape in shapes))
         for name, shapes in ping.by_partner((*SHAPES, (2, 3001, 2, 1), (4, 2003, 1, 3)))
     ),
-    group(ping.PARTNER_1, *(Bounce(3, 8, 2, 1, dtype) for dtype in ("float32", "int64"))),
-    group(ping.OTHERS, *(Bounce(3, 8, 2, 2, dtype) for dtype in ("int16", "complex64"))),
+    *(
+        group(
+            ping.PARTNER_1 if partner == 1 else ping.OTHERS,
+            Bounce(3, 8, 2, partner, dtype, machine=ping.BUFFERED),
+        )
+        for dtype, partner in (("float32", 1), ("int64", 1), ("int16", 2), ("complex64", 2))
+    ),
 )
 hidden(
     ping.test_time_of_a_message,
