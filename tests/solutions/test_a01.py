@@ -10,7 +10,7 @@ from autograder.author.verify import edits
 from autograder.collect import cluster_run
 from autograder.course import assignment
 from ringside import Machine, Session
-from ringside.checking import case_files, public_tests
+from ringside.checking import case_files, inputs, public_tests
 from ringside.commands import cli
 from ringside.errors import DeadlockError, RankError
 from solutions.a01_first_ranks import fit
@@ -108,6 +108,14 @@ def test_a_run_on_another_machine_knows_its_nodes(capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "rank 4: host node1, local rank 1, GPU 1" in said
     assert "3 ranks a node, visible = '0,1'" in said and "values: right" in said
+
+
+def test_a_job_compares_what_is_known_before_it():
+    def known(file, function):
+        return inputs.expected(function, 3, 0, inputs.Options(n=4), SOLUTION / file)
+
+    assert known("ping.py", "ping") is None and known("where.py", "where") is None
+    assert known("ping.py", "bounce").shape == (4,)
 
 
 @pytest.mark.parametrize(

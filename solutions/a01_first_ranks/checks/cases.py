@@ -105,6 +105,10 @@ class Ping(Trips):
     def inputs(self, rank):
         return self.nbytes, self.repetitions, self.partner
 
+    def right(self):
+        """Nothing that is known before the run."""
+        return [None] * self.p
+
     def right_s(self, run):
         """The time of a message."""
         if run.seed is not None:  # latencies differ
@@ -426,6 +430,10 @@ class Where(Case):
 
     def inputs(self, rank):
         return (self.seen_by(rank),)
+
+    def right(self):
+        """Nothing that is known before the run: ``rows`` are where its ranks are."""
+        return [None] * self.p
 
     def hosts(self, run):
         """Of each rank: a node of the machine, or on real ranks this computer, which has a name."""
