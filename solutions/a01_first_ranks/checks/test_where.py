@@ -20,7 +20,7 @@ def on_nodes(p, ranks_per_node, visible="0,1,2,3", sends="rendezvous", **options
 
 
 @suite.test(
-    20, "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 2))
+    20, "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 3))
 )
 def test_host_and_local_rank(case, run):
     """In order of ranks."""
