@@ -343,7 +343,7 @@ hidden(mend.test_collect_takes_one_row_after_the_other, Collect(6, 4, 400), Coll
 
 # -- where -----------------------------------------------------------------------------------------
 
-UUIDS = "GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2b,GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2c"
+UUIDS = where.UUIDS
 LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", UUIDS, "0,1,2,3,4,5,6,7")
 on_nodes = where.on_nodes
 # In the last one a table of all is longer than a kB.
