@@ -82,10 +82,9 @@ class Bounce(Trips):
         return [self.inputs(0)[0] if self.p > 1 else None] + [None] * (self.p - 1)
 
     def check(self, run):
-        assert_ran(run, self)
-        if self.p > 1:
-            assert_array(run.values[0], self.inputs(0)[0], None, self, "rank 0's result")
         self.assert_returned_on_rank_0(run)
+        if self.p > 1:
+            assert_array(run.values[0], self.right()[0], None, self, "rank 0's result")
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,10 @@ class Ping(Trips):
     def inputs(self, rank):
         return self.nbytes, self.repetitions, self.partner
 
+    def right(self):
+        """Nothing that is known before the run."""
+        return [None] * self.p
+
     def right_s(self, run):
         """The time of a message."""
         if run.seed is not None:  # latencies differ
@@ -122,7 +125,8 @@ class Ping(Trips):
         if hasattr(run, "trace"):
             self._check_time(value, self.right_s(run))
         elif not 0 < value < 10:  # on real ranks nobody knows how long it takes
-            raise self.fail(f"rank 0 returned {value}; it must be a number of seconds above 0.")
+            what = "0 or less" if value <= 0 else "more than 10"
+            raise self.fail(f"rank 0 returned {what}; it must be the seconds that a message takes.")
 
     def _check_time(self, value, right_s):
         if abs(value - right_s) <= NEAR * right_s + 1e-12:
@@ -142,7 +146,7 @@ class Ping(Trips):
 
 @dataclass(frozen=True)
 class LatePing(Ping):
-    """``ping`` where a rank comes 1 ms late."""
+    """``ping`` where rank ``who`` comes 1 ms late."""
 
     through = "checks/inside.py:late"
     who: int = 1
@@ -190,8 +194,8 @@ class Measurements(Formula):
 
     def __str__(self):
         given = [each.tolist() if hasattr(each, "tolist") else each for each in self.arguments()]
-        form = "" if self.form == "list" else f" of {self.form.removesuffix(' array')} arrays"
-        return f"{self.function}({', '.join(map(brief, given))}){form}"
+        form = {"list": "", "array": " of arrays"}.get(self.form, f" of arrays, sizes {self.form}")
+        return one_line(f"{self.function}({', '.join(map(brief, given))})") + form
 
 
 @dataclass(frozen=True)
@@ -407,13 +411,15 @@ class Where(Case):
 
     target = "where:where"
     visible: object = None
-    machine: str = field(default="rendezvous,ranks_per_node=2", kw_only=True)
+    machine: str = field(default=QUIET, kw_only=True)
 
     @property
     def told(self):
-        nodes = format_count(machine_of(self).ranks_per_node, "rank")
         each = tuple(map(self.seen_by, range(self.p)))
-        return f"{nodes} a node, visible = {(each[0] if len({*each}) == 1 else each)!r}"
+        visible = f"visible = {(each[0] if len({*each}) == 1 else each)!r}"
+        if "ranks_per_node" not in self.machine:
+            return visible
+        return f"{format_count(machine_of(self).ranks_per_node, 'rank')} a node, {visible}"
 
     def seen_by(self, rank):
         """A rank's CUDA_VISIBLE_DEVICES; in a line, 0 is a number and 0,1 a pair of numbers."""
@@ -425,14 +431,15 @@ class Where(Case):
     def inputs(self, rank):
         return (self.seen_by(rank),)
 
+    def right(self):
+        """Nothing that is known before the run: ``rows`` are where its ranks are."""
+        return [None] * self.p
+
     def hosts(self, run):
-        """Of each rank: a node of the machine, or on real ranks this computer, which has a name."""
+        """Of each rank: a node of the machine; real ranks are on this computer."""
         if hasattr(run, "trace"):
             return [f"node{run.machine.node(rank)}" for rank in run.members]
-        try:
-            return [str(run.values[0][0][1])] * self.p
-        except (TypeError, IndexError, KeyError):
-            return [""] * self.p
+        return [HERE] * self.p
 
     def rows(self, run):
         """The table."""
@@ -445,8 +452,9 @@ class Where(Case):
 
     def check(self, run):
         assert_ran(run, self)
-        assert_none_elsewhere(run.values, self)
-        value = run.values[0]
+        values = run.values if hasattr(run, "trace") else without_name(run.values)
+        assert_none_elsewhere(values, self)
+        value = values[0]
         if not isinstance(value, list | tuple) or len(value) != self.p:
             shown = one_line(repr(value), 80)
             raise self.fail(f"rank 0 returned {shown}; it must be a list of {self.p} tuples.")
@@ -455,6 +463,24 @@ class Where(Case):
             if not alike or tuple(map(_plain, place)) != row:
                 shown = one_line(repr(place), 100)
                 raise self.fail(f"rank {rank}'s place is {shown}; it must be {row}.")
+
+
+HERE = "this host"
+
+
+def without_name(values):
+    """What real ranks returned, without the name of their computer: another one has another."""
+    try:
+        name = values[0][0][1]
+    except (TypeError, IndexError, KeyError):
+        return values
+
+    def renamed(value):
+        if isinstance(value, list | tuple):
+            return type(value)(map(renamed, value))
+        return HERE if isinstance(value, str) and value == name else value
+
+    return renamed(values)
 
 
 def _plain(value):

@@ -86,9 +86,9 @@ def test_too_few_sizes_are_refused(case, run):
 
 @suite.test(
     5, "safety",
-    *(Fit((512, 8, 64), (1.5e-6, 0.9e-6, 1.2e-6), form) for form in ("list", "float64")),
-    Residuals((512, 8, 64), (1.5e-6, 0.9e-6, 1.2e-6), "float64"),
-    TwoRegimes(STEPPED, stepped(STEPPED), "float64"),
+    group("fit", *(Fit(SIZES[::-1], MEASURED_S[::-1], form) for form in ("list", "float64"))),
+    group("residuals", Residuals(SIZES[::-1], MEASURED_S[::-1], "float64")),
+    group("two_regimes", TwoRegimes(STEPPED, stepped(STEPPED), "float64")),
 )  # fmt: skip
 def test_inputs_stay_as_they_were(case, run):
     """Lists, and arrays of floats."""

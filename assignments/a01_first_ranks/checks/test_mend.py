@@ -153,7 +153,7 @@ def test_exchange_and_collect_in_any_order(case, ranks):
 
 
 @suite.test(
-    8, "safety", *of_each([Exchange(4, 20)], [mean(3, 0, 2)], [Collect(4, 3, 2), Collect(2, 0, 2)])
+    8, "safety", *of_each([Exchange(4, 20)], [mean(3, 2, 2)], [Collect(4, 3, 2), Collect(2, 0, 2)])
 )
 def test_what_is_started_ends(case, run):
     assert_requests_complete(run, case, STARTED)

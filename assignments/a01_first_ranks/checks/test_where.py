@@ -12,6 +12,7 @@ from ringside.units import format_count
 
 suite = Suite("where")
 CALLS, MESSAGES, NBYTES = 4, 4, 1000
+UUIDS = "GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2b,GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2c"
 EVEN, UNEVEN = "nodes of as many ranks each", "a node of fewer ranks"
 
 
@@ -20,7 +21,7 @@ def on_nodes(p, ranks_per_node, visible="0,1,2,3", sends="rendezvous", **options
 
 
 @suite.test(
-    20, "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 2))
+    20, "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 3))
 )
 def test_host_and_local_rank(case, run):
     """In order of ranks."""
@@ -70,7 +71,7 @@ def test_few_calls(case, run):
             raise case.fail(f"rank {rank} sent {sent} messages; at most {MESSAGES} are allowed.")
 
 
-@suite.test(10, "communication", on_nodes(4, 2, None), on_nodes(12, 4))
+@suite.test(10, "communication", on_nodes(4, 2, None), on_nodes(14, 4, UUIDS))
 def test_few_bytes(case, run):
     for rank, sent in enumerate(run.sent_bytes()):
         shared = [used for used in run.collectives if rank in used.members]
