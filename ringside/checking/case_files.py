@@ -19,12 +19,13 @@ from ringside.checking.cases import CHECKS, Case, Formula
 from ringside.errors import TargetError
 
 PATTERN = "cases*.py"
+GIVEN = "given"  # the folder of what modules import, beside CHECKS
 
 
 def unit_of(path: Path) -> Path | None:
-    """The folder that holds ``checks/`` with cases, of a file in it or in ``checks/``; or None."""
+    """The folder that holds ``checks/`` with cases, of a file in it or one below; or None."""
     folder = path.resolve().parent
-    unit = folder.parent if folder.name == CHECKS else folder
+    unit = folder.parent if folder.name in (CHECKS, GIVEN) else folder
     return unit if any((unit / CHECKS).glob(PATTERN)) else None
 
 
@@ -56,7 +57,7 @@ def classes(unit: Path) -> list[type[Case]]:
         sys.path.remove(there)
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
-            if (file and unit in Path(file).parents) or name in (CHECKS, "given"):
+            if (file and unit in Path(file).parents) or name in (CHECKS, GIVEN):
                 del sys.modules[name]
     return list(found.values())
 

@@ -89,7 +89,8 @@ class Case:
         p: ranks of ``comm``.
         seed: what inputs are drawn from.
         members: ranks of a world of ``world`` ranks that make up ``comm``; (): the whole world.
-        machine: as ``ringside run --machine`` takes it, or one of ``MACHINES``.
+        machine: as ``ringside run --machine`` takes it, or one of ``MACHINES``, with numbers behind
+            it, too: "rendezvous,ranks_per_node=2".
         latencies: seed of permuted latencies; 0: as the machine has them.
         announced: the passes of supplied layers are announced, and have factors
             (``ringside.factors``).
@@ -170,6 +171,11 @@ class Case:
         factors = self.factors
         with contextlib.nullcontext() if factors is None else factors.of_rank(rank):
             yield
+
+    def on_sends(self: Self, machine: str) -> Self:
+        """The same on "rendezvous" or "buffered", with the numbers that its machine has."""
+        numbers = [word for word in self.machine.split(",") if "=" in word]
+        return self.with_(machine=",".join([machine, *numbers]))
 
     def in_part(self: Self) -> Self:
         """The same on ranks of a larger world, in an order of their own; rank 0 isn't of them."""
@@ -283,11 +289,13 @@ class Vectors(Case):
 class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
-    ``raises`` names the exception that must come in the place of a value.
+    ``raises`` names the exception that must come in the place of a value. ``gives`` is the value,
+    where an oracle in ``right`` would be the solution: then the oracle stands with the hidden cases.
     """
 
     p: int = dataclasses.field(default=1, kw_only=True)
     raises: str = dataclasses.field(default="", kw_only=True)
+    gives: Any = dataclasses.field(default=None, kw_only=True)
 
     unsaid: ClassVar[tuple[str, ...]] = (
         "p", "seed", "members", "world", "machine", "latencies", "announced",
@@ -298,6 +306,10 @@ class Formula(Case):
         base = {item.name for item in dataclasses.fields(Formula)}
         names = [item.name for item in dataclasses.fields(self) if item.name not in base]
         return tuple(getattr(self, name) for name in names)
+
+    def right(self) -> Any:
+        """The value that must come out."""
+        return self.gives
 
     def check_answer(self, value: Any, error: str) -> None:
         """Raise a verdict unless this is what must come out.
@@ -418,8 +430,13 @@ def _words(text: str) -> list[str]:
 
 def machine_of(case: Case) -> Machine:
     """The machine that a case names."""
-    own = MACHINES.get(case.machine)
-    return Machine.load(case.machine) if own is None else own()
+    first, _, numbers = case.machine.partition(",")
+    if first not in MACHINES:
+        return Machine.load(case.machine)
+    machine = MACHINES[first]()
+    if not numbers:
+        return machine
+    return Machine.load(f"{machine.spelled()},{numbers}").with_(name=case.machine)
 
 
 # Comparing

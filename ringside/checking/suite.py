@@ -289,6 +289,53 @@ def right_run(ranks: Any, case: Case) -> Result:
     return run
 
 
+def right_twice(ranks: Any, case: Case) -> None:
+    """Two calls in a row are both right, and the second leaves the first one's result alone.
+
+    Raises:
+        Verdict: they aren't.
+    """
+    second = case.with_(seed=case.seed + 1)
+    right_run(ranks, case)
+    target = TWICE.format("_torch" if case.module.endswith("_torch") else "")
+    both = zip(arguments(case), arguments(second), strict=True)
+    run = called(ranks, case, target, [(called_by(case), *pair) for pair in both])
+    assert_ran(run, case)
+    for number, (of, words) in enumerate(
+        (
+            (case, "the first of two calls in a row:"),
+            (case, "what the first call returned, after a second one:"),
+            (second, "the second of two calls in a row:"),
+        )
+    ):
+        values = [value[number] for value in run.values]
+        try:
+            of.check(dataclasses.replace(run, values=values))
+        except Verdict as verdict:
+            sentence = verdict.sentence.removeprefix(f"{of}: ")
+            raise case.fail(f"{words} {sentence}", verdict.detail) from None
+
+
+def contrasted(
+    there: Callable[[], Result], here: Callable[[], Result], case: Case, words: str
+) -> Result:
+    """What ``there()`` gives, or a verdict that it is wrong there where ``here()`` is right.
+
+    What is wrong in both is told as ``here()`` tells it: that is another test's matter.
+    """
+    try:
+        return there()
+    except Verdict as verdict:
+        if verdict.sentence.startswith("not run"):  # what didn't end is not called again
+            raise
+        try:
+            here()
+        except Verdict as other:
+            raise verdict if other.sentence.startswith("not run") else other from None
+        sentence = verdict.sentence.removeprefix(f"{case}: ")
+        raise case.fail(f"{words} {sentence}", verdict.detail) from None
+
+
 class Suite:
     """The tests of one module: those that it writes, and those that every module is asked.
 
@@ -303,7 +350,8 @@ class Suite:
     ) -> Callable[[Callable[..., object]], Callable[..., None]]:
         """Make a test of ``body(case, run, ...)``; further parameters are fixtures of pytest.
 
-        Of a ``Formula`` the run is the value that came back.
+        Of a ``Formula`` the run is the value that came back. A body that takes no ``run`` makes its
+        own, with ``right_run(ranks, case)``.
 
         Args:
             number: what it is worth.
@@ -318,7 +366,7 @@ class Suite:
 
             def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
                 known = {"case": case, "ranks": ranks, **fixtures}
-                if "run" not in known:
+                if "run" in names and "run" not in known:
                     known["run"] = right_run(ranks, case) if checked else called(ranks, case)
                     if not checked:
                         assert_ran(known["run"], case)
@@ -343,7 +391,7 @@ class Suite:
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             part, whole = case.in_part(), case
             there = words.format(members=list(part.members))
-            run = _contrasted(
+            run = contrasted(
                 lambda: right_run(ranks, part), lambda: right_run(ranks, whole), case, there
             )
             for stranger in set(range(part.world)) - set(part.members):
@@ -372,7 +420,7 @@ class Suite:
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             for seed in LATENCY_SEEDS:
-                slow = case.with_(machine="rendezvous", latencies=seed)
+                slow = case.on_sends("rendezvous").with_(latencies=seed)
                 run = right_run(ranks, slow)
                 assert_requests_complete(run, slow, kinds or _MESSAGES)
 
@@ -384,9 +432,9 @@ class Suite:
         """Right where every send waits for its receive, not only where short ones are buffered."""
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            run = _contrasted(
-                lambda: right_run(ranks, case.with_(machine="rendezvous")),
-                lambda: right_run(ranks, case.with_(machine="buffered")),
+            run = contrasted(
+                lambda: right_run(ranks, case.on_sends("rendezvous")),
+                lambda: right_run(ranks, case.on_sends("buffered")),
                 case,
                 f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not "
                 "wait for its receive. Above:",
@@ -397,27 +445,9 @@ class Suite:
 
     def second_call(self, number: float, *table: Row, kind: str = "values") -> Callable[..., None]:
         """Two calls in a row are both right, and the second leaves the first one's result alone."""
-        target = TWICE.format("_torch" if self.module.endswith("_torch") else "")
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            second = case.with_(seed=case.seed + 1)
-            right_run(ranks, case)
-            both = zip(arguments(case), arguments(second), strict=True)
-            run = called(ranks, case, target, [(called_by(case), *pair) for pair in both])
-            assert_ran(run, case)
-            for number, (of, words) in enumerate(
-                (
-                    (case, "the first of two calls in a row:"),
-                    (case, "what the first call returned, after a second one:"),
-                    (second, "the second of two calls in a row:"),
-                )
-            ):
-                values = [value[number] for value in run.values]
-                try:
-                    of.check(dataclasses.replace(run, values=values))
-                except Verdict as verdict:
-                    sentence = verdict.sentence.removeprefix(f"{of}: ")
-                    raise case.fail(f"{words} {sentence}", verdict.detail) from None
+            right_twice(ranks, case)
 
         return _made(Test(self.module, table, ask), number, kind)
 
@@ -440,25 +470,6 @@ class Suite:
 
 
 _MESSAGES = (Kind.ISEND, Kind.IRECV)
-
-
-def _contrasted(
-    there: Callable[[], Result], here: Callable[[], Result], case: Case, words: str
-) -> Result:
-    """What ``there()`` gives, or a verdict that it is wrong there where ``here()`` is right.
-
-    What is wrong in both is told as ``here()`` tells it: that is another test's matter.
-    """
-    try:
-        return there()
-    except Verdict as verdict:
-        if verdict.sentence.startswith("not run"):  # what didn't end is not called again
-            raise
-        try:
-            here()
-        except Verdict as other:
-            raise verdict if other.sentence.startswith("not run") else other from None
-        raise case.fail(f"{words} {verdict.sentence}", verdict.detail) from None
 
 
 def _made(

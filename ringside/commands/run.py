@@ -80,7 +80,7 @@ def _members(text: str) -> tuple[int, ...]:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.checking import inputs, rerun, run_report
+    from ringside.checking import case_files, inputs, rerun, run_report
     from ringside.checking.assertions import Verdict
     from ringside.checking.suite import arguments, called_by
     from ringside.session.session import Session, Target
@@ -93,12 +93,14 @@ def run(asked: argparse.Namespace) -> int:
     if asked.members and target.function is None:
         raise TargetError("--members makes the comm that a function is given; a script has none.")
     args: Any = list(asked.words)
-    case = None
+    case, folder = None, target.folder
     if target.function and options:
         members = asked.members or ()
         size = len(members) or asked.ranks
         case = inputs.case_of(target.folder / target.file, target.function, size, options)
     if case is not None:
+        case = case.with_(machine=asked.machine)
+        folder = case_files.unit_of(target.folder / target.file) or folder
         args = arguments(case)
     elif target.function and options:
         size = len(asked.members) if asked.members else asked.ranks
@@ -110,7 +112,7 @@ def run(asked: argparse.Namespace) -> int:
         _can_debug(asked.debug, asked.ranks)
     # A line that says how long one waits would be written over pdb's.
     progress = waiting(what) if asked.debug is None else contextlib.nullcontext()
-    with progress, Session(target.folder, machine=machine, debug_rank=asked.debug) as session:
+    with progress, Session(folder, machine=machine, debug_rank=asked.debug) as session:
         again = rerun.made(
             session,
             name if case is None else called_by(case),
@@ -147,7 +149,7 @@ def run(asked: argparse.Namespace) -> int:
         if asked.json:
             report = run_report.as_json(result, name, values)
         else:
-            shown = name if case is None else f"{name} ({case.told})"
+            shown = f"{name} ({case.told})" if case is not None and case.told else name
             of_vectors_too = options if case is None else None
             text = run_report.text(result, shown, values, of_vectors_too, path)
     if asked.json:

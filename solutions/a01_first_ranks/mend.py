@@ -1,4 +1,4 @@
-"""Three programs that hang or race, mended: the broken ones stand in ``broken.py``.
+"""Three programs that hang or race, mended: the broken ones stand in ``given/broken.py``.
 
 Rules for every function:
 

@@ -30,9 +30,9 @@
 
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
-# docstring, and the public tests in `test_public.py` ask for the same kinds of things. Supplied
-# are `broken.py` (three programs for you to mend), `where_table.py` (one line),
-# `first_job.py`, and `examples.py`, `callers.py` and `cases.py` (how your functions are tried out).
+# docstring. The tests stand in `checks/`: `ringside check` makes them with the public cases that
+# you see there, the grader makes the same tests with others. In `given/` are `broken.py`, three
+# programs for you to mend, and `where_table.py`, one line.
 #
 # You work in this notebook: each `%%module` cell is one module. Run it, and the file is written;
 # run the next cell before, which makes `%%module` known. Or edit the files: a cell that you leave
@@ -351,10 +351,10 @@ assert threshold == 65536 and two < one / 3
 # receive. That is *rendezvous*. From which size on? Each library has its own threshold, and none
 # promises anything.
 #
-# The first of three programs in `broken.py` passes an array around a ring:
+# The first of three programs in `given/broken.py` passes an array around a ring:
 
 # %%
-broken = fresh("broken")
+broken = fresh("given.broken")
 print(getsource(broken.exchange))
 
 # %% [markdown]
@@ -375,7 +375,7 @@ guess(
 # %%
 # %%ranks 4 --machine textbook,eager_threshold_bytes=4096
 import numpy as np
-from broken import exchange
+from given.broken import exchange
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -384,7 +384,7 @@ print(exchange(comm, np.full(100, float(comm.Get_rank())))[:3])
 # %%
 # %%ranks 4 --machine textbook,eager_threshold_bytes=4096
 import numpy as np
-from broken import exchange
+from given.broken import exchange
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -414,7 +414,7 @@ print(getsource(broken.mean_and_deviation))
 # %%
 # %%ranks 3
 import numpy as np
-from broken import mean_and_deviation
+from given.broken import mean_and_deviation
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -438,7 +438,7 @@ print(getsource(broken.collect))
 # %%
 # %%ranks 3
 import numpy as np
-from broken import collect
+from given.broken import collect
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -466,7 +466,7 @@ guess(
 # %%
 rows = [(np.array([[rank + 1.0]]),) for rank in range(6)]  # one row of one number
 for seed in (None, 1, 2, 3):
-    day = ringside.run("broken.py:collect", 6, rows, seed=seed)
+    day = ringside.run("given/broken.py:collect", 6, rows, seed=seed)
     print(f"seed {seed!s:>4}: rows of ranks 0 to 5:", day.values[0].astype(int).ravel())
 reveal("a01/rows", "another order on another day")
 
@@ -565,13 +565,13 @@ reveal("a01/partner", "rank 4")
 # terminal, in this folder:
 #
 # ```
-# ringside launch first_job.py --site zaratan --nodes 2 --out where_job
+# ringside launch where.py --site zaratan --nodes 2 --out where_job
 # ringside launch ping.py:bounce --site zaratan --nodes 2 -- --n 1 --n 1000 --n 100000 --n 1000000
 # ```
 #
 # (`--dry-run` prints the job and submits nothing; `--site local` runs the same on this machine;
-# `ringside site list` shows the sites.) The first calls your `where` and prints its table: are
-# the ranks where you thought? What it leaves lies in `where_job`, out of the way.
+# `ringside site list` shows the sites.) The first runs your `where.py` as a script, which prints
+# its table: are the ranks where you thought? What it leaves lies in `where_job`, out of the way.
 #
 # The second lets `n` numbers of 8 bytes go to and fro 100 times between rank 0 and rank 1; with
 # `--partner R` at the end, between rank 0 and rank R. Take one on the other node. It leaves

@@ -6,11 +6,13 @@
     rank 3: host node1, local rank 1, GPU 1
 
 It is the first thing to run on a new cluster: ranks that are elsewhere than one thinks explain
-many a slow job, and many a failed one.
+many a slow job, and many a failed one. Run as a script, this file does it.
 """
 
+import os
+
+from given.where_table import line
 from mpi4py import MPI
-from where_table import line
 
 
 def where(comm: MPI.Comm, visible: str | None) -> list[tuple] | None:
@@ -33,8 +35,8 @@ def where(comm: MPI.Comm, visible: str | None) -> list[tuple] | None:
         in order of ranks; ``gpu`` is a text, or None for none. None on all others.
 
     Prints: rank 0 prints ``line(rank, host, local_rank, gpu)`` of each rank, in order of ranks
-    (``where_table.py``). Other ranks print nothing: what several ranks print arrives in any order,
-    whatever they wait for.
+    (``given/where_table.py``). Other ranks print nothing: what several ranks print arrives in any
+    order, whatever they wait for.
 
     Messages, with any calls on ``comm`` or on communicators made from it:
 
@@ -57,3 +59,7 @@ def where(comm: MPI.Comm, visible: str | None) -> list[tuple] | None:
             print(line(*place))
     return places
     ### END SOLUTION
+
+
+if __name__ == "__main__":
+    where(MPI.COMM_WORLD, os.environ.get("CUDA_VISIBLE_DEVICES"))

@@ -51,7 +51,7 @@ from autograder.sandbox.watchdog import ProcessId, descendants
 from ringside.network.processes import children
 
 NAME = "a01_first_ranks"
-WRONG = ("fit__swapped", "fit__two_ends")
+WRONG = ("fit__swapped", "fit__weights_of_roots")
 SHARES = {"start": 3, "suite": 3, "store": 3, "gradebook": 5, "any": 1}
 PR_SET_CHILD_SUBREAPER = 36
 TOGETHER_S = 30.0  # the longest that anything may live on after its grader

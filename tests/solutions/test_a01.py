@@ -1,7 +1,6 @@
-"""The reference solutions of a01, its broken programs, and a first job on this machine."""
+"""The references of a01, its broken programs, and a first job on this machine."""
 
 import json
-import shlex
 import shutil
 
 import numpy as np
@@ -11,12 +10,10 @@ from autograder.author.verify import edits
 from autograder.collect import cluster_run
 from autograder.course import assignment
 from ringside import Machine, Session
-from ringside.checking import public_tests
+from ringside.checking import case_files, inputs, public_tests
 from ringside.commands import cli
 from ringside.errors import DeadlockError, RankError
-from solutions.a01_first_ranks import cases, fit
-from solutions.a01_first_ranks.hidden import oracle, runs
-from solutions.a01_first_ranks.where_table import line
+from solutions.a01_first_ranks import fit
 
 SOLUTION = assignment.Course.here().kit / "solutions" / "a01_first_ranks"
 EAGER = Machine.load("textbook").with_(eager_threshold_bytes=4096)
@@ -28,17 +25,20 @@ def session():
         yield session
 
 
-def test_a_message_takes_what_the_machine_says(session):
-    for machine in (Machine.load("textbook"), EAGER, Machine.load("laptop")):
-        for nbytes in (0, 100, 5000):
-            result = session.call("ping:ping", 3, (nbytes, 2, 2), machine=machine)
-            link = machine.link(0, 2)
-            assert result.values[1:] == [None, None]
-            right_s = link.alpha_s + nbytes * link.beta_s_per_byte
-            assert result.values[0] == pytest.approx(right_s, abs=2e-12)
+@pytest.fixture(scope="module")
+def cases():
+    return {kind.__name__: kind for kind in case_files.classes(SOLUTION)}
 
 
-def test_the_fit_is_where_residuals_are_smallest():
+def lay(folder):
+    """Lay the assignment's folder as a student has it, with all modules written."""
+    for name in ("given", "checks"):
+        shutil.copytree(SOLUTION / name, folder / name)
+    for module in assignment.load("a01_first_ranks").modules:
+        shutil.copy(SOLUTION / module.filename, folder)
+
+
+def test_the_fit_and_its_oracle_are_where_residuals_are_smallest(cases):
     rng = np.random.default_rng(3)
     sizes = np.array([2**k for k in range(20)])
     times_s = (2e-6 + 3e-9 * sizes) * rng.uniform(0.8, 1.2, size=20)
@@ -51,14 +51,14 @@ def test_the_fit_is_where_residuals_are_smallest():
     for away in (1 - 1e-3, 1 + 1e-3):
         assert squares(alpha_s * away, beta) > best
         assert squares(alpha_s, beta * away) > best
-    slope, constant = np.polyfit(sizes, times_s, 1, w=1 / times_s)
-    assert (alpha_s, beta) == pytest.approx((constant, slope), rel=1e-9)
+    case = cases["Fit"](tuple(sizes.tolist()), tuple(times_s.tolist()))
+    assert case.right() == pytest.approx((alpha_s, beta), rel=1e-9)
 
 
 def test_the_broken_ring_works_while_messages_are_short(session):
     def ring(n, world_size=4):
         inputs = [(np.full(n, float(rank)),) for rank in range(world_size)]
-        return session.call("broken:exchange", world_size, inputs, machine=EAGER)
+        return session.call("given/broken.py:exchange", world_size, inputs, machine=EAGER)
 
     assert [value[0] for value in ring(100).values] == [3, 0, 1, 2]
     assert isinstance(ring(1000).error, DeadlockError)
@@ -67,7 +67,7 @@ def test_the_broken_ring_works_while_messages_are_short(session):
 
 def test_the_broken_mean_has_two_mistakes(session, tmp_path):
     inputs = [(np.arange(rank + 1.0),) for rank in range(3)]
-    error = session.call("broken:mean_and_deviation", 3, inputs).error
+    error = session.call("given/broken.py:mean_and_deviation", 3, inputs).error
     assert "rank 1 calls bcast where rank 0 calls reduce" in str(error)
     half = edits.one(SOLUTION, "mend__mean_empty_ranks_still_leave")
     (tmp_path / "mend.py").write_text(half.source)
@@ -79,7 +79,7 @@ def test_the_broken_mean_has_two_mistakes(session, tmp_path):
 
 def test_the_broken_collect_has_two_races(session, tmp_path):
     rows = [(np.full((2, 1), rank + 1.0) * [[1], [10]],) for rank in range(4)]
-    error = session.call("broken:collect", 4, rows).error
+    error = session.call("given/broken.py:collect", 4, rows).error
     assert isinstance(error, RankError) and error.type_name == "BufferRaceError"
     wrong = edits.one(SOLUTION, "mend__collect_any_source_still")
     (tmp_path / "mend.py").write_text(wrong.source)
@@ -91,40 +91,31 @@ def test_the_broken_collect_has_two_races(session, tmp_path):
     assert not all(np.array_equal(day, right) for day in days)
 
 
-def test_places_follow_the_machine(session):
-    pairs = Machine.load("textbook").with_(ranks_per_node=2)
-    result = session.call("where:where", 4, ("5,7",), machine=pairs, members=[3, 0, 2, 1])
-    rows = [
-        (0, "node1", 0, "5"), (1, "node0", 0, "5"), (2, "node1", 1, "7"), (3, "node0", 1, "7"),
-    ]  # fmt: skip
-    assert result.values == [rows, None, None, None]
-    assert result.output[3].splitlines() == [line(*row) for row in rows]
-    assert oracle.places(["b", "a", "b", "a"], ["5,7"] * 4) == [
-        (rank, host, local, gpu)
-        for (rank, _, local, gpu), host in zip(rows, "baba", strict=True)
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        cases.ping_call(2, 100, 2),
-        cases.bounce_call(3, 7, 2, 2, "int64").on(runs.EAGER),
-        cases.exchange_call(3, 5),
-        cases.mean_call((3, 0, 2)),
-        cases.collect_call(3, 2, 4),
-        cases.where_call(3, "0,1").on(runs.RENDEZVOUS.with_(ranks_per_node=2)),
-    ],
-    ids=lambda case: case.function,
-)
-def test_the_line_of_a_verdict_runs_what_it_is_about(case, monkeypatch, capsys):
-    command, *arguments = shlex.split(case.reproduce)
-    assert command == "ringside"
+def test_a_broken_program_is_run_with_its_cases(capsys, monkeypatch):
     monkeypatch.chdir(SOLUTION)
-    assert cli.main(arguments) == 0
+    words = ["run", "given/broken.py:exchange", "--ranks", "3", "--machine"]
+    machine = "textbook,eager_threshold_bytes=4096"
+    assert cli.main([*words, machine, "--", "--n", "5"]) == 0
+    assert "values: right" in capsys.readouterr().out
+    assert cli.main([*words, machine, "--", "--n", "5000"]) == 1
+    assert "all 3 ranks are blocked" in capsys.readouterr().out
+
+
+def test_a_run_on_another_machine_knows_its_nodes(capsys, monkeypatch):
+    monkeypatch.chdir(SOLUTION)
+    words = ["run", "where.py:where", "--ranks", "5", "--machine"]
+    assert cli.main([*words, "textbook,ranks_per_node=3", "--", "--visible", "0,1"]) == 0
     said = capsys.readouterr().out
-    assert f"on {case.world_size} ranks of machine" in said
-    assert "values: right" in said or "rank 0 returned" in said
+    assert "rank 4: host node1, local rank 1, GPU 1" in said
+    assert "3 ranks a node, visible = '0,1'" in said and "values: right" in said
+
+
+def test_a_job_compares_what_is_known_before_it():
+    def known(file, function):
+        return inputs.expected(function, 3, 0, inputs.Options(n=4), SOLUTION / file)
+
+    assert known("ping.py", "ping") is None and known("where.py", "where") is None
+    assert known("ping.py", "bounce").shape == (4,)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +127,7 @@ def test_the_line_of_a_verdict_runs_what_it_is_about(case, monkeypatch, capsys):
                 "    bounce(comm, message, 1, partner)\n    start_s = MPI.Wtime()\n",
                 "    start_s = MPI.Wtime()\n    bounce(comm, message, 1, partner)\n",
             ),
-            "a message takes 1.1e-06 s.",
+            "the first one left out, is 1.1e-06 s.",
             "1 ms late",
         ),
         (
@@ -149,34 +140,32 @@ def test_the_line_of_a_verdict_runs_what_it_is_about(case, monkeypatch, capsys):
                 "/ (2 * repetitions)",
                 "/ (2 * repetitions) + (late_s > 1e-4)",
             ),
-            "right, but wrong if rank 1 comes 1 ms late: ping on 2 ranks",
+            "repetitions 2: right, but wrong if rank 1 comes 1 ms late: rank 0 returned",
             "whole round trip",
         ),
     ],
     ids=["not halved", "first trip timed", "late"],
 )
 def test_a_late_rank_is_blamed_only_for_what_it_does(tmp_path, edit, said, not_said):
-    for name in (*assignment.load("a01_first_ranks").supplied, "test_public.py"):
-        shutil.copy(SOLUTION / name, tmp_path)
+    lay(tmp_path)
     source = (SOLUTION / "ping.py").read_text()
     for old, new in zip(edit[::2], edit[1::2], strict=True):
         assert old in source
         source = source.replace(old, new)
     (tmp_path / "ping.py").write_text(source)
-    report = public_tests.run(tmp_path, ["ping"])
-    tests = {test["name"]: test for test in report.modules[0].tests}
-    message = tests["test_who_comes_late_is_waited_for_first"]["message"]
-    assert said in message
-    assert not_said not in message
+    name = "test_who_comes_late_is_waited_for_first"
+    report = public_tests.run(tmp_path, ["ping"], name)
+    (test,) = report.modules[0].tests
+    assert said in test["message"]
+    assert not_said not in test["message"]
 
 
 @pytest.mark.mpi
 def test_a_first_job_earns_its_points(tmp_path, capfd):
-    for path in SOLUTION.glob("*.py"):
-        shutil.copy(path, tmp_path)
+    lay(tmp_path)
     target = f"{tmp_path / 'ping.py'}:bounce"
     words = ["--site", "local", "--set", "ranks_per_node=3", "--out", str(tmp_path)]
-    assert cli.main(["launch", str(tmp_path / "first_job.py"), *words]) == 0
+    assert cli.main(["launch", str(tmp_path / "where.py"), *words]) == 0
     told = [text for text in capfd.readouterr().out.splitlines() if text.startswith("rank ")]
     assert [text.split(": ")[0] for text in told] == ["rank 0", "rank 1", "rank 2"]
     asked = ["--", "--n", "1", "--n", "1000", "--repetitions", "20", "--partner", "2"]

@@ -286,9 +286,10 @@ def test_students_fetch_what_was_released(fetched: dict[str, str], class_: Jupyt
     assert "ringside" in fetched["offered"] and "Submit" in fetched["mine"]
     assert "Formgrader" not in fetched["menu"] and "Create" not in fetched["menu"]
     released = KIT / "assignments" / NAME
-    for path in released.iterdir():
+    for path in released.rglob("*"):
         if path.is_file() and path.suffix != ".ipynb":  # the notebook is at work by now
-            assert (class_.home / NAME / path.name).read_bytes() == path.read_bytes()
+            mine = class_.home / NAME / path.relative_to(released)
+            assert mine.read_bytes() == path.read_bytes()
 
 
 def test_shift_enter_in_an_untouched_cell_leaves_the_file_as_it_is(
@@ -302,16 +303,16 @@ def test_a_typed_solution_is_checked_in_the_real_kernel(
     solved: dict[str, str], class_: JupyterCourse
 ) -> None:
     assert "fit: 100 of 100 public points" in solved["fit"] and "FAIL" not in solved["fit"]
-    assert "FAIL  gpus" in solved["where"]
+    assert "FAIL  gpu of each rank" in solved["where"]
     assert (
         "IndexError" in solved["where"]
-        and "try: ringside check where --test gpus" in solved["where"]
+        and "try: ringside check where --test gpu_of_each_rank" in solved["where"]
     )
     assert MISTAKE[1] in (class_.home / NAME / "where.py").read_text()
 
 
 def test_validate_names_what_fails_in_the_words_of_the_check_cell(validated: str) -> None:
-    assert "FAIL  gpus" in validated and "IndexError" in validated
+    assert "FAIL  gpu of each rank" in validated and "IndexError" in validated
     assert validated.count("not written yet") == 2  # ping, mend
     assert 'check("fit")' not in validated and "You did not provide a response" not in validated
 
@@ -350,5 +351,5 @@ def test_the_feedback_page_says_points_reasons_and_the_comment(
     assert STUDENT in feedback and COMMENT in feedback and PARAGRAPH in feedback
     total = sum(graded.values()) + 4
     assert f"{round(total, 2):g} of 110 points" in " ".join(feedback.split())
-    assert "IndexError" in feedback and "ringside run where.py" in feedback
+    assert "IndexError" in feedback and "ringside check where --test" in feedback
     assert "4 of 5" in feedback

@@ -163,7 +163,7 @@ THINGS = {
     "receipts": f"cat /srv/{COURSE}/course/build/receipts/{NAME}.csv",
     "the gradebook": f"cat /srv/{COURSE}/course/build/gradebook.db",
     "the course's secret": f"cat {SECRET}",
-    "hidden tests": f"cat /srv/{COURSE}/kit/solutions/{NAME}/hidden/test_fit.py",
+    "hidden tests": f"cat /srv/{COURSE}/kit/solutions/{NAME}/hidden/cases.py",
     "solutions, rubrics": f"cat /srv/{COURSE}/kit/solutions/{NAME}/fit.py "
     f"/srv/{COURSE}/kit/solutions/{NAME}/answers.md",
     "the hub's database and keys": "cat /var/lib/jupyterhub/jupyterhub.sqlite "

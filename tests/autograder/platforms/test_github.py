@@ -95,7 +95,7 @@ def classroom(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_classroom50_gets_a_template_without_a_second_workflow(classroom: Path) -> None:
-    assert (classroom / "template" / "assignments" / NAME / "test_public.py").is_file()
+    assert (classroom / "template" / "assignments" / NAME / "checks" / "test_ping.py").is_file()
     assert not (classroom / "template" / ".github").exists()
     assert not bundle.leaks(Course.here(), classroom)
     own = classroom / "autograders" / "a01-first-ranks"

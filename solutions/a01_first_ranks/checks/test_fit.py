@@ -1,0 +1,94 @@
+"""fit.py: two numbers out of many measurements."""
+
+from checks.cases import Fit, Residuals, TwoRegimes
+from ringside.checking.suite import Suite, group
+
+suite = Suite("fit")
+SIZES = (0, 8, 64, 512, 4096, 32768, 262144, 2097152)
+MEASURED_S = (1.1e-6, 0.9e-6, 1.2e-6, 1.5e-6, 5.5e-6, 3.1e-5, 2.8e-4, 1.9e-3)
+CLOUD_US = {1024: 20.87, 2048: 39.07, 8192: 39.87, 32768: 44.72, 65536: 96.54, 262144: 124.30}
+STEPPED = (64, 8, 512, 32768, 4096, 262144)
+
+
+def times(sizes, alpha_s, beta):
+    """Exact ones, to six digits: a line that shows a failure has room for so many."""
+    return tuple(float(f"{alpha_s + n * beta:.6g}") for n in sizes)
+
+
+def stepped(sizes):
+    return tuple(float(f"{(1e-6 if n < 4096 else 5e-6) + 1e-9 * n:.6g}") for n in sizes)
+
+
+@suite.test(
+    15, "values", *(Fit(SIZES, times(SIZES, *each)) for each in ((1e-6, 1e-9), (3e-5, 2e-10)))
+)
+def test_exact_times(case, run):
+    """The two numbers that made them."""
+
+
+@suite.test(20, "values", Fit(SIZES, MEASURED_S), Fit(SIZES[::-1], MEASURED_S[::-1]))
+def test_noise_counts_alike_at_all_sizes(case, run):
+    """Residuals are fractions of the measured times."""
+
+
+@suite.test(
+    15, "values", Fit(tuple(CLOUD_US), tuple(round(1e-6 * us, 9) for us in CLOUD_US.values())),
+    Fit((1, 10, 100), (3e-6, 2e-6, 1e-6)),  # beta is negative
+    Fit((1000, 2000, 4000), (1e-6, 3e-6, 9e-6)),  # alpha is negative
+)  # fmt: skip
+def test_measured_times_of_a_cloud(case, run):
+    """Nothing is cut off."""
+
+
+@suite.test(
+    10, "values", Fit((512, 8, 64, 8), (1.5e-6, 0.9e-6, 1.2e-6, 1.1e-6)),
+    Fit(SIZES, MEASURED_S, "array"), Fit(SIZES, MEASURED_S, "int32"),
+)  # fmt: skip
+def test_any_order_repeated_sizes_and_arrays(case, run):
+    """A size that comes several times counts so many times."""
+
+
+@suite.test(
+    10, "values", Residuals((0, 1000, 9000), (2e-6, 2e-6, 8e-6)),
+    Residuals((9000, 0), (8e-6, 2e-6), "array", 2e-6, 5e-10),
+)  # fmt: skip
+def test_residuals(case, run):
+    """Fractions of the measured times, positive where a message was slower than the model says."""
+
+
+IN_ORDER, IN_ANY = "sizes in order", "sizes in any order"
+
+
+@suite.test(
+    10, "values", group(IN_ORDER, TwoRegimes(tuple(sorted(STEPPED)), stepped(sorted(STEPPED)))),
+    group(IN_ANY, TwoRegimes(STEPPED, stepped(STEPPED))),
+)  # fmt: skip
+def test_two_regimes(case, run):
+    """The threshold, and both lines."""
+
+
+@suite.test(
+    10, "values", group(IN_ORDER, TwoRegimes((1, 2, 3, 4), (1e-6, 2e-6, 9e-6, 9.5e-6))),
+    group(IN_ANY, TwoRegimes((4, 1, 3, 2, 3), (9.5e-6, 1e-6, 9e-6, 2e-6, 8.5e-6), "array")),
+)  # fmt: skip
+def test_two_regimes_at_the_ends_and_of_a_cloud(case, run):
+    """Two sizes may be left on a side."""
+
+
+@suite.test(
+    5, "safety", Fit((8, 800), (1e-6, 2e-6)),  # two are enough
+    Fit((8, 8), (1e-6, 2e-6), raises="ValueError"),
+    TwoRegimes((1, 2, 3, 3), (1e-6,) * 4, raises="ValueError"),
+)  # fmt: skip
+def test_too_few_sizes_are_refused(case, run):
+    """With a ValueError."""
+
+
+@suite.test(
+    5, "safety",
+    group("fit", *(Fit(SIZES[::-1], MEASURED_S[::-1], form) for form in ("list", "float64"))),
+    group("residuals", Residuals(SIZES[::-1], MEASURED_S[::-1], "float64")),
+    group("two_regimes", TwoRegimes(STEPPED, stepped(STEPPED), "float64")),
+)  # fmt: skip
+def test_inputs_stay_as_they_were(case, run):
+    """Lists, and arrays of floats."""

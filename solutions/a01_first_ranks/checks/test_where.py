@@ -1,0 +1,93 @@
+"""where.py: the place of every rank, on machines with nodes of several sizes."""
+
+import re
+
+from given.where_table import line
+
+from checks.cases import Where, right_in_a_row
+from ringside.checking import LATENCY_SEEDS, assert_requests_complete
+from ringside.checking.suite import Suite, group, right_run
+from ringside.trace import Kind
+from ringside.units import format_count
+
+suite = Suite("where")
+CALLS, MESSAGES, NBYTES = 4, 4, 1000
+UUIDS = "GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2b,GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2c"
+EVEN, UNEVEN = "nodes of as many ranks each", "a node of fewer ranks"
+
+
+def on_nodes(p, ranks_per_node, visible="0,1,2,3", sends="rendezvous", **options):
+    return Where(p, visible, machine=f"{sends},ranks_per_node={ranks_per_node}", **options)
+
+
+@suite.test(
+    20, "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 3))
+)
+def test_host_and_local_rank(case, run):
+    """In order of ranks."""
+
+
+@suite.test(15, "values", on_nodes(4, 2, "0,1", members=(3, 0, 2, 1), world=5))
+def test_ranks_of_a_host_need_not_be_neighbours(case, run):
+    """``comm`` has another order than the world, and not all of its ranks."""
+
+
+@suite.test(
+    15, "values", on_nodes(3, 3, "2,GPU-8f"), on_nodes(2, 1, ""), on_nodes(3, 2, ("7", None, "0,1"))
+)
+def test_gpu_of_each_rank(case, run):
+    """Of those that a rank sees, beginning again where they are fewer than ranks."""
+
+
+@suite.test(12, "values", on_nodes(3, 2, "7,8"), on_nodes(3, 3, None))
+def test_rank_0_alone_prints(case, run):
+    first, rows = run.output[run.members[0]], case.rows(run)
+    printed = [text for text in first.splitlines() if re.match(r"rank \d+:", text)]
+    for row, text in zip(rows, printed, strict=False):
+        if text.rstrip() != line(*row):
+            raise case.fail(f"rank 0 printed {text[:100]!r} where {line(*row)!r} was due.")
+    if len(printed) != len(rows):
+        lines, due = format_count(len(printed), "line"), format_count(len(rows), "rank")
+        raise case.fail(f"rank 0 printed {lines} like {line(*rows[0])!r} for {due}.")
+    for rank in range(1, case.p):
+        if run.output[rank].strip():
+            raise case.fail(f"rank {rank} printed a line; only rank 0 prints.")
+
+
+test_real_mpi = suite.real_ranks(8, Where(3, ("0,1", None, "0,1")))
+
+
+@suite.test(10, "communication", on_nodes(4, 2, None), on_nodes(6, 3))
+def test_few_calls(case, run):
+    made = -(-len(run.comm_calls) // case.p)
+    for rank in range(case.p):
+        count = made + sum(rank in used.members for used in run.collectives)
+        if count > CALLS:
+            raise case.fail(
+                f"rank {rank} took part in {count} collectives; at most {CALLS} are allowed."
+            )
+    for rank, sent in enumerate(run.sent_messages()):
+        if rank and sent > MESSAGES:
+            raise case.fail(f"rank {rank} sent {sent} messages; at most {MESSAGES} are allowed.")
+
+
+@suite.test(10, "communication", on_nodes(4, 2, None), on_nodes(14, 4, UUIDS))
+def test_few_bytes(case, run):
+    for rank, sent in enumerate(run.sent_bytes()):
+        shared = [used for used in run.collectives if rank in used.members]
+        gave = sent + sum(used.nbytes / len(used.members) for used in shared)
+        if rank and gave > NBYTES:
+            raise case.fail(f"rank {rank} gave {gave:.0f} bytes; at most {NBYTES} are allowed.")
+
+
+@suite.test(5, "safety", on_nodes(4, 2, "0"))
+def test_messages_may_arrive_in_any_order(case, ranks):
+    for seed in LATENCY_SEEDS:
+        for machine in ("buffered", "rendezvous"):
+            right_run(ranks, case.on_sends(machine).with_(latencies=seed))
+    right_in_a_row(ranks, case)
+
+
+@suite.test(5, "safety", on_nodes(4, 2), on_nodes(3, 3))
+def test_what_is_started_ends(case, run):
+    assert_requests_complete(run, case, (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE))
