@@ -289,13 +289,12 @@ class Vectors(Case):
 class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
-    ``raises`` names the exception that must come in the place of a value. ``gives`` is the value,
-    where an oracle in ``right`` would be the solution: then the oracle stands with the hidden cases.
+    ``right`` gives the value that must come out; ``raises`` names the exception that must come in
+    its place.
     """
 
     p: int = dataclasses.field(default=1, kw_only=True)
     raises: str = dataclasses.field(default="", kw_only=True)
-    gives: Any = dataclasses.field(default=None, kw_only=True)
 
     unsaid: ClassVar[tuple[str, ...]] = (
         "p", "seed", "members", "world", "machine", "latencies", "announced",
@@ -306,10 +305,6 @@ class Formula(Case):
         base = {item.name for item in dataclasses.fields(Formula)}
         names = [item.name for item in dataclasses.fields(self) if item.name not in base]
         return tuple(getattr(self, name) for name in names)
-
-    def right(self) -> Any:
-        """The value that must come out."""
-        return self.gives
 
     def check_answer(self, value: Any, error: str) -> None:
         """Raise a verdict unless this is what must come out.
