@@ -18,7 +18,7 @@ Source: Yu et al., Orca: a distributed serving system for transformer-based gene
 2022.
 """
 
-from batching_server import Request, Server, Step
+from given.batching_server import Request, Server, Step
 
 
 def serve(requests: list[Request], server: Server) -> list[Step]:

@@ -34,7 +34,7 @@ Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et
 """
 
 import numpy as np
-from model import (
+from given.model import (
     Cache,
     Sizes,
     cut,

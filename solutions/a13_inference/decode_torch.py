@@ -35,8 +35,8 @@ Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et
 
 import torch
 import torch.distributed as dist
-from model import Sizes, shard_bounds
-from model_torch import Cache, gelu, last_rows, layer_norm, of_layer, positions_of
+from given.model import Sizes, shard_bounds
+from given.model_torch import Cache, gelu, last_rows, layer_norm, of_layer, positions_of
 
 
 def forward(

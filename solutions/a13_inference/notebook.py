@@ -50,7 +50,7 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from model import Sizes, make_weights, serial_generate
+from given.model import Sizes, make_weights, serial_generate
 
 import ringside
 from ringside import Machine, guess, reveal
@@ -316,7 +316,7 @@ guess(
 )
 
 # %%
-from decode_time_torch import step_times
+from given.decode_time_torch import step_times
 
 worlds, zaratan = [1, 2, 4, 8], Machine.load("zaratan")
 fig, axes = plt.subplots(figsize=(6.5, 3.5))
@@ -355,7 +355,7 @@ reveal("a13/second-node", took[0][2] / took[0][3])
 # returns a plan, and `batching_server.replay` carries it out.
 
 # %%
-from batching_server import Server, replay, static, stream
+from given.batching_server import Server, replay, static, stream
 
 server = Server(capacity_tokens=8000)
 requests = stream(seed=7, count=100, requests_per_s=14, prompt=200, output=150)
