@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from checks.cases_decode import Forward, Generate, Greedy
+from checks.cases_decode import Forward, Generate, Greedy, MeasuredTokens
 
 
 class OnGroup:
@@ -41,3 +41,10 @@ class GenerateTorch(OnGroup, Generate):
 
     target = "decode_torch:generate"
     through = "checks/inside_torch.py:generated"
+
+
+@dataclass(frozen=True)
+class MeasuredTokensTorch(MeasuredTokens):
+    """``decode_torch.generate`` of a model of width n, for runs and jobs."""
+
+    target = "checks/inside_torch.py:measured_tokens"

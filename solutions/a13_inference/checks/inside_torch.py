@@ -1,4 +1,9 @@
-"""Functions that call ``decode_torch`` inside a rank, for the tests: nothing to write."""
+"""Functions that call ``decode_torch`` inside a rank, for the tests: nothing to write.
+
+``measured_tokens`` is for real ranks, on CPUs or GPUs::
+
+    ringside launch checks/inside_torch.py:measured_tokens --site zaratan --gpus-per-node 4 -- --n 512
+"""
 
 from importlib import import_module
 
@@ -54,3 +59,9 @@ def _forward(group, new, cache, part, sizes, detached=True):
 
 def _cache(sizes, part, batch):
     return Cache(sizes, batch, part["0.Wk"].shape[1] // sizes.head_dim, like=part["head"].detach())
+
+
+def measured_tokens(group, sizes, part, prompts, num_tokens):
+    """What ``decode_torch.generate`` returns, on the device of the weights."""
+    generate = import_module("decode_torch").generate
+    return generate(group, prompts, part, Sizes(*sizes), num_tokens)
