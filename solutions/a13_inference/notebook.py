@@ -163,9 +163,8 @@ reveal("a13/forks", cache.used_pages)
 # Before you cut the model, look at what one GPU does. `given/token_time.py` declares the work of
 # the model and sends what must be sent, without computing anything. So the model can be large: this
 # one has the width, heads, layers and words of Llama 3 8B. Its MLP is the plain one of
-# `given/model.py`,
-# so it has 6.7 billion weights. The machine is an A100 that computes in bfloat16, at its peak.
-# Starting an operator takes 5 µs.
+# `given/model.py`, so it has 6.7 billion weights. The machine is an A100 that computes in bfloat16,
+# at its peak. Starting an operator takes 5 µs.
 
 # %%
 large = Sizes(vocabulary=128_256, d=4096, heads=32, kv_heads=8, layers=32, longest=8192)

@@ -2,7 +2,7 @@
 
 ``measured_tokens`` is for real ranks, on CPUs or GPUs::
 
-    ringside launch checks/inside_torch.py:measured_tokens --site zaratan --gpus-per-node 4 -- --n 512
+    ringside launch checks/inside_torch.py:measured_tokens --site zaratan --gpus-per-node 4
 """
 
 from importlib import import_module
