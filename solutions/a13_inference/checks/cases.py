@@ -50,6 +50,9 @@ class Script(Formula):
         unknown: free a        a call that must raise ValueError
 
     After each step every sequence is gathered and compared with a plain list of positions.
+
+    Attributes:
+        beside: another cache of these sizes has been filled before.
     """
 
     target = "kv_cache:PagedCache"
@@ -62,6 +65,7 @@ class Script(Formula):
     kv_heads: int = 1
     head_dim: int = 3
     dtype: str = "float64"
+    beside: bool = False
 
     def __str__(self):
         return f"a cache with {self.num_pages} pages of {self.page_size}"
@@ -86,7 +90,7 @@ class Script(Formula):
         steps = []
         for number, (*_, words) in enumerate(self.parsed()):
             steps.append([*words, self.positions(number)] if words[0] == "append" else words)
-        return (*sizes, self.dtype), steps
+        return (*sizes, self.dtype), steps, self.beside
 
     def check_value(self, value):
         """Nothing was raised that must not be, and the sequences are those that there must be."""

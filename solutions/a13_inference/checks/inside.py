@@ -17,18 +17,24 @@ from ringside.checking.callers import arrays_in
 # -- kv_cache --------------------------------------------------------------------------------------
 
 
-def scripted(shape, steps):
+def scripted(shape, steps, beside):
     """Make calls on a ``kv_cache.PagedCache`` one after another.
 
     Args:
         shape: what ``PagedCache`` takes.
         steps: of each a word, names of sequences, and what is appended.
+        beside: another cache is made and filled before.
 
     Returns:
         Per step ``(error, where, message, seen)``: the type, the line and the text of what was
         raised, and what the cache looks like afterwards.
     """
-    cache, names, results = import_module("kv_cache").PagedCache(*shape), {}, []
+    paged_cache, names, results = import_module("kv_cache").PagedCache, {}, []
+    if beside:
+        other = paged_cache(*shape)
+        pages = np.zeros((2, *shape[:-1]), shape[-1])
+        _tried(lambda: other.append(other.new(), *pages.reshape(2, -1, *shape[2:-1])))
+    cache = paged_cache(*shape)
     for step in steps:
         error = "", "", ""
         try:

@@ -2,7 +2,7 @@
 
 from checks.cases import Busy, Serve
 from ringside.checking import Verdict, award
-from ringside.checking.suite import Suite, group
+from ringside.checking.suite import Suite
 
 suite = Suite("batching")
 STREAM = Serve(count=30, joins=19)  # in which many can join
@@ -105,12 +105,8 @@ def test_throughput(case, run):
 
 
 @suite.test(
-    8, "speed",
-    group(
-        "little room",
-        Serve(count=100, rate=30.0, output=150, capacity=5000, joins=96, first_s=14.97),
-    ),
-    group("room for all", Serve(count=80, rate=6.0, joins=76, first_s=0.0495)),
+    8, "speed", Serve(count=80, rate=6.0, joins=76, first_s=0.0495),
+    Serve(count=100, rate=30.0, output=150, capacity=5000, joins=96, first_s=14.97),
 )  # fmt: skip
 def test_time_to_the_first_token(case, run):
     (log,) = case.look(run, "time", "arrival")

@@ -9,8 +9,7 @@ FORKED = "new a, append a 4, append a 2, fork a b"  # two pages, and the second 
 
 @suite.test(
     10, "values", Script("new a, append a 1, append a 2, append a 1, append a 1, append a 9"),
-    Script(", ".join(["new a", *["append a 1"] * 7]), page_size=3),
-    Script(", ".join(["new a", *["append a 1"] * 7]), page_size=3),  # it has pages of its own
+    Script(", ".join(["new a", *["append a 1"] * 7]), page_size=3, beside=True),
 )  # fmt: skip
 def test_positions_one_after_another(case, run):
     case.look(run, "gather", "pool")

@@ -35,8 +35,7 @@ def between(low, high, *makers):
 
 def one_by_one(size):
     steps = ", ".join(["new a", *["append a 1"] * (2 * size + 1)])
-    # Several caches of the same sizes in one process: each has pages of its own.
-    caches = [Script(steps, page_size=size)] * 4
+    caches = [Script(steps, page_size=size, beside=beside) for beside in (False, True)]
     return [*caches, Script(steps, page_size=size, kv_heads=2, layers=1, dtype="float32")]
 
 
@@ -293,14 +292,11 @@ hidden(batching.test_same_plan_when_called_again, Drawn(count=30, again=True))
 hidden(batching.test_throughput, Busy())
 hidden(
     batching.test_time_to_the_first_token,
-    group(
-        "little room",
-        *(
-            Drawn(count=100, rate=30.0, output=150, capacity=capacity, first_s=1.0)
-            for capacity in (5000, 6000, 8000)
-        ),
+    Drawn(count=80, rate=6.0, first_s=1.0),
+    *(
+        Drawn(count=100, rate=30.0, output=150, capacity=capacity, first_s=1.0)
+        for capacity in (5000, 6000, 8000)
     ),
-    group("room for all", Drawn(count=80, rate=6.0, first_s=1.0)),
 )
 
 # -- decode ----------------------------------------------------------------------------------------
