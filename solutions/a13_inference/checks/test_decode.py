@@ -14,7 +14,7 @@ from ringside.trace import Kind
 suite = Suite("decode")
 FEWER = {"heads": 4, "kv_heads": 2, "vocabulary": 12}
 # GPUs that take a few microseconds to read this small model's layer, on real links.
-GPUS = "zaratan,ranks_per_node={},memory_bytes_per_s=4e9,flop_per_s=1e13"
+GPUS = "zaratan,name={0} a node,ranks_per_node={0},memory_bytes_per_s=4e9,flop_per_s=1e13"
 
 
 @suite.test(4, "communication", even(Forward, 4, heads=1), essential=True, checked=False)
@@ -82,7 +82,7 @@ def test_calls_keep_nothing_and_inputs_stay(case, run):
             raise case.fail(f"rank {rank} changed a prompt or a weight; they must stay as before.")
 
 
-test_real_mpi = suite.real_ranks(2, Generate(3))
+test_real_mpi = suite.real_ranks(2, Forward(3), Generate(3))
 
 # -- communication and work ------------------------------------------------------------------------
 
