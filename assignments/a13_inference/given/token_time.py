@@ -3,16 +3,17 @@
 Each rank declares the products of its part, and sends arrays as large as those that travel. So it
 says how long a large model takes on a modelled machine, although nobody computes it:
 
-    result = ringside.run("token_time.py:steps", 4, (sizes, [1] * 3, [100] * 3, 1, 2), machine=...)
+    given = sizes, [1] * 3, [100] * 3, 1, 2
+    result = ringside.run("given/token_time.py:steps", 4, given, machine=...)
     result.makespan_s
 
 ``decode.py`` is compared with this program.
 """
 
 import numpy as np
-from model import Sizes, shard_bounds
 
 import ringside
+from given.model import Sizes, shard_bounds
 
 
 def steps(comm, sizes, new, before, num_steps, unit=8):

@@ -6,11 +6,13 @@
 Weights and sizes are float32. The messages are timed by a trace in which nothing is computed.
 """
 
+from importlib import import_module
+
 import torch
 import torch.distributed as dist
-from model import Sizes, shapes, shard_bounds
-from model_torch import CUTS
 
+from given.model import Sizes, shapes, shard_bounds
+from given.model_torch import CUTS
 from ringside import replay
 from ringside.errors import RunError
 
@@ -61,6 +63,19 @@ def messages_alone(group, sizes, batch, num_steps):
         dist.all_gather([torch.empty_like(own) for _ in range(group.size())], own, group=group)
 
 
+def traced(group, sizes, lengths, num_tokens):
+    """``decode_torch.generate`` with weights of zeros, for a trace on fake tensors.
+
+    Args:
+        lengths: of the prompts.
+    """
+    sizes = Sizes(*sizes)
+    shapes_of_part = part_shapes(sizes, group.size(), group.rank())
+    part = {name: torch.zeros(shape) for name, shape in shapes_of_part.items()}
+    prompts = [[0] * n for n in lengths]
+    return import_module("decode_torch").generate(group, prompts, part, sizes, num_tokens)
+
+
 def step_times(trace, machine, world_size, num_steps=4, sizes=LARGE, lengths=PROMPTS):
     """Seconds of a decoding step on p GPUs: of ``decode_torch.generate``, and what it may take.
 
@@ -76,9 +91,9 @@ def step_times(trace, machine, world_size, num_steps=4, sizes=LARGE, lengths=PRO
             traced = trace(*call)
         return replay(traced.trace, machine).makespan_s
 
-    function = "callers_torch:torch_traced"
+    function = "given/decode_time_torch.py:traced"
     # The first token takes the prefill; what the others take is the rest.
     took_s = traced_s(function, lengths, 1 + num_steps) - traced_s(function, lengths, 1)
-    sent_s = traced_s("callers_torch:messages_alone", len(lengths), num_steps)
+    sent_s = traced_s("given/decode_time_torch.py:messages_alone", len(lengths), num_steps)
     allowed_s = read_s(sizes, lengths, num_steps, world_size, machine) + sent_s
     return took_s / num_steps, allowed_s / num_steps
