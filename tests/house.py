@@ -32,6 +32,14 @@ OTHERS = ("solutions", "tests", "assignments", "lectures", "benchmarks", "cluste
 NOT_OURS = {".ipynb", ".png", ".npz", ".json", ".csv", ".zip", ".pyc"}
 # Submissions for tests: wrong, hostile or no Python at all, on purpose.
 SUBMISSIONS = {"wrong", "right", "redteam", "new_assignment"}
+
+
+def is_submission(inside: Path) -> bool:
+    """Whether a file, as seen from the root, is a submission for tests."""
+    in_a_unit = inside.parts[0] == "solutions" and "verify" in inside.parts
+    return in_a_unit or bool(SUBMISSIONS & set(inside.parts[:-1]))
+
+
 # Participles and pronouns that say what happened to a thing, and not what it is.
 DIALECT = {
     *("each", "found", "place", "words", "said", "told", "given", "own", "known", "shown"),
@@ -53,7 +61,7 @@ def modules(package: str, root: Path = ROOT) -> dict[str, Path]:
         inside = path.relative_to(root)
         folders = [root / part for part in inside.parents if part != Path(".")]
         is_module = all((folder / "__init__.py").exists() for folder in folders)
-        if is_module and not SUBMISSIONS & set(inside.parts[:-1]):
+        if is_module and not is_submission(inside):
             parts = inside.with_suffix("").parts
             by_name[".".join(part for part in parts if part != "__init__")] = path
     return by_name
@@ -162,7 +170,7 @@ def measured_code(folder: str, root: Path = ROOT) -> Code:
         text = path.read_text(encoding="utf-8", errors="replace")
         code.num_files += 1
         code.num_lines += text.count("\n")
-        if path.suffix == ".py" and not SUBMISSIONS & set(inside.parts[:-1]):
+        if path.suffix == ".py" and not is_submission(inside):
             _measure_module(code, inside.as_posix(), text)
     return code
 

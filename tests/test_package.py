@@ -165,7 +165,7 @@ def test_neither_holds_a_solution_or_a_hidden_line(
     found = bundle.leaks(Course(kit=ROOT, root=ROOT), tmp_path)
     # The machinery shares lines such as `return found` with suites; its demo hands in modules.
     assert [each for each in found if "/autograder/" not in each or "/demo/" in each] == []
-    private = {"solutions", "hidden", "wrong", "right", "answers.md", "course_secret.txt", "tests"}
+    private = {"solutions", "hidden", "answers.md", "course_secret.txt", "tests"}
     assert not [path for path in tmp_path.rglob("*") if path.name in private]
 
 

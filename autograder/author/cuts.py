@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from autograder.publish import consistency
 
 __all__ = [
-    "defined", "without_cells", "without_lines", "without_node", "without_tables", "without_tests",
-    "words",
+    "defined", "without_cases", "without_cells", "without_lines", "without_node",
+    "without_tables", "without_tests", "words",
 ]  # fmt: skip
 
 _LINE = 100  # characters, of an import that is written anew
@@ -39,6 +39,22 @@ def without_tables(text: str, module: str) -> str:
 def without_lines(text: str, module: str) -> str:
     """lines_that_show_less.toml without the lines of a module's tests."""
     return re.sub(rf'(?m)^"{module}/.*\n', "", text)
+
+
+def without_cases(text: str, module: str) -> str:
+    """hidden/cases.py without the cases of a module's tests; what only they used may stay."""
+    tests, names, gone = f"test_{module}", set[str](), list[ast.stmt]()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "checks":
+            found = {alias.asname or alias.name for alias in node.names if alias.name == tests}
+            names |= found
+            gone += [node] if found and len(node.names) == 1 else []
+        elif names & {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}:
+            gone.append(node)
+    lines = text.splitlines(keepends=True)
+    for node in reversed(gone):
+        del lines[node.lineno - 1 : node.end_lineno]
+    return "".join(lines)
 
 
 def without_cells(text: str, module: str, runs: set[str]) -> str:

@@ -5,7 +5,7 @@
     test_public.py, supplied    tests of it, and rows of tables that name it
     lines_that_show_less.toml   lines about its tests
     hidden/                     test_MODULE.py, and such rows
-    MODULE.py, wrong/, right/   its files
+    MODULE.py, verify/          its files
 
 All of it is done in a scratch copy first, and compared there (`consistency`). What is changed or
 moved is kept as it was, in build/kept. Other modules keep their weights: these are points.
@@ -98,6 +98,8 @@ def plan_of(plan: Assignment, module: str, course: Course) -> Removal:
             after = cuts.without_tables(before, module)
         elif name == EXCEPTIONS:
             after = cuts.without_lines(before, module)
+        elif name == "hidden/cases.py":
+            after = cuts.without_cases(before, module)
         elif name == "notebook.py":
             after = cuts.without_cells(before, module, runs)
         else:
@@ -185,8 +187,10 @@ def _do(found: Removal, solution: Path) -> None:
 
 
 def _own_files(solution: Path, module: str) -> Iterator[str]:
-    yield f"hidden/test_{module}.py"
-    for folder in ("wrong", "right"):
+    for suite in (f"checks/test_{module}.py", f"hidden/test_{module}.py"):
+        if (solution / suite).is_file():
+            yield suite
+    for folder in ("verify", "wrong", "right"):
         for path in sorted((solution / folder).iterdir()) if (solution / folder).is_dir() else ():
             if path.is_file() and path.stem.partition("__")[0] == module:
                 yield f"{folder}/{path.name}"

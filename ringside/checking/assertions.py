@@ -33,10 +33,9 @@ from ringside.trace import UNDESCRIBED, Kind, Op
 from ringside.units import format_count
 
 if TYPE_CHECKING:
-    from ringside.checking.cases import Case as CaseOfFields
     from ringside.session.session import Result
 
-    SomeCase: TypeAlias = "Case | CaseOfFields"
+    SomeCase: TypeAlias = Any  # a `Case` of here, or of `ringside.checking.cases`
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringside.checking.cases import Case, Formula
-from ringside.checking.public_tests import CHECKS
+from ringside.checking.cases import CHECKS, Case, Formula
 from ringside.errors import TargetError
 
 PATTERN = "cases*.py"

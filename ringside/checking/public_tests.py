@@ -17,6 +17,7 @@ from typing import Any
 
 from ringside import kit
 from ringside.checking import notebook, saved_progress
+from ringside.checking.cases import CHECKS
 from ringside.checking.pytest_process import follow, sentence
 from ringside.checking.reasons import by_reason, reason, with_held
 from ringside.errors import RingsideError
@@ -25,7 +26,6 @@ from ringside.torch_there import need_torch
 from ringside.units import format_count
 
 TESTS = "test_public.py"
-CHECKS = "checks"  # the folder of cases and tests, one file of these for each module
 TIMELINES = ".ringside"
 CALL_TIMEOUT_S = 20.0  # of one call on all ranks, on the wall; a grader counts CPU time instead
 _NO_TESTS = 5  # pytest's exit status where nothing was collected
@@ -209,8 +209,10 @@ def _record(
             if missing == "torch":
                 need_torch(tests[0])
             if missing is not None:
+                file = f"{missing.replace('.', '/')}.py"
+                file = f"{missing}/" if missing in ("given", CHECKS) else file
                 raise CheckError(
-                    f"{tests[0]} needs {missing}, which comes with the assignment: put it back."
+                    f"{tests[0]} needs {file}, which comes with the assignment: put it back."
                 )
             raise CheckError("\n".join(["the tests could not be run:", *printed[-15:]]))
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -27,9 +27,10 @@ import numpy as np
 import pytest
 
 from ringside.checking.assertions import Case, Verdict, noted
+from ringside.checking.cases import CHECKS
 from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, run_again
-from ringside.checking.public_tests import CALL_TIMEOUT_S, CHECKS
+from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
 from ringside.checking.real_calls import GlooCalls, MpiCalls
 from ringside.checking.ring_bytes import sent_as_ring

@@ -30,7 +30,8 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.checking.public_tests import CHECKS, TESTS, CheckError
+    from ringside.checking.cases import CHECKS
+    from ringside.checking.public_tests import TESTS, CheckError
     from ringside.course.predictions import progress
 
     here = asked.folder.resolve()

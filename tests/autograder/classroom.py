@@ -24,11 +24,9 @@ def sources(plan: Assignment, course: Course, seed: int = 1) -> dict[str, dict[s
     for module in plan.modules:
         reference = (course.solution(plan.name) / module.filename).read_text(encoding="utf-8")
         solution = course.solution(plan.name)
-        right = [
-            path.read_text(encoding="utf-8")
-            for path in sorted((solution / "right").glob(f"{module.name}__*.py"))
-        ]
-        wrong = [each.source for each in edits.wrong_submissions(solution, [module.name])]
+        every = edits.wrong_submissions(solution, [module.name])
+        right = [each.source for each in every if not each.fails]
+        wrong = [each.source for each in every if each.fails]
         found[module.name] = {"right": [_plain(reference)], "wrong": []}
         for kind, others in (("right", right), ("wrong", wrong)):
             chosen = pick.sample(others, min(WRONG, len(others)))

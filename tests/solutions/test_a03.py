@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.author.verify import edits
 from autograder.grade.suite.reality import RealCall, RealRanks
 from ringside import Machine, Session, replay
 from ringside.checking import (
@@ -214,9 +215,8 @@ def test_public_tests_give_the_reference_100_points_a_module(tmp_path):
 
 @pytest.mark.parametrize("world_size", [3, 4, 7])
 def test_wildcards_posted_together_are_all_answered(tmp_path, world_size):
-    right = SOLUTION / "right"
-    source = right / "sharded_server__wildcards_with_tags.py"
-    shutil.copy(source, tmp_path / "sharded_server.py")
+    source = edits.one(SOLUTION, "sharded_server__wildcards_with_tags").source
+    (tmp_path / "sharded_server.py").write_text(source)
     shutil.copy(SOLUTION / "shards.py", tmp_path)
     with Session(tmp_path) as session:
         for n in (0, 2, 4, 13):

@@ -34,9 +34,9 @@ from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from ringside.checking import Verdict, cut, noted
+from ringside.checking.cases import CHECKS
 from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
-from ringside.checking.public_tests import CHECKS
 from ringside.checking.suite import name_tests
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits

@@ -259,7 +259,8 @@ def test_every_exception_is_of_a_test_and_has_a_reason() -> None:
     exceptions: dict[str, str] = {}
     for file in files:
         exceptions |= reproduce.exceptions_of(file.parent)
-    assert len(files) > 10 and len(exceptions) > 100
+    old_form = list((KIT / "solutions").glob("*/test_public.py"))
+    assert bool(exceptions) == bool(old_form)  # tests that are written once need none
     for name, reason in exceptions.items():
         unit, module, suite, test = name.split("/")
         suites = {

@@ -50,13 +50,16 @@ def test_all_parts_are_made_and_bear_the_name(kit: Course, torch: bool) -> None:
     assert made == kit.solution("a77_mine") and made.is_dir()
     assert [m.name for m in plans.load("a77_mine", kit).modules] == [module]
     everything = files(kit.kit)
-    assert f"solutions/a77_mine/hidden/test_{module}.py" in everything
+    assert f"solutions/a77_mine/checks/test_{module}.py" in everything
     assert f"solutions/a77_mine/{module}.py" in everything
     assert not [name for name in everything if "a77_mine" not in name]  # nothing temporary
     assert not [n for n in everything if new_assignment.PLACEHOLDER in (kit.kit / n).read_text()]
-    suite = (kit.kit / f"solutions/a77_mine/hidden/test_{module}.py").read_text()
-    wrong = edits.wrong_submissions(made, [module])
-    assert wrong and all(f"def {each.fails}(" in suite for each in wrong)
+    suite = (kit.kit / f"solutions/a77_mine/checks/test_{module}.py").read_text()
+    every = edits.wrong_submissions(made, [module])
+    wrong = {each.fails for each in every if each.fails}
+    assert (
+        len(wrong) < len(every) and set(re.findall(r"^(?:def )?(test_\w+)", suite, re.M)) == wrong
+    )
 
 
 @pytest.mark.parametrize("name", ["", "A1", "1a", "a-b", "../a", "a b", "x" * 65, "class"])
@@ -112,10 +115,10 @@ def test_what_students_have_is_no_leak_wherever_the_name_sorts(
         plan = plans.load(each, course)
         (given / each).mkdir(parents=True)
         for file in filter(None, (*plan.supplied, plan.public_tests)):
-            shutil.copy(course.solution(each) / file, given / each)
+            (given / each / file).parent.mkdir(exist_ok=True)
+            shutil.copy(course.solution(each) / file, given / each / file)
     assert bundle.leaks(course, given) == []
-    suite = next(course.hidden(name).glob("test_*.py"))
-    shutil.copy(suite, given / "slip.py")
+    shutil.copy(course.hidden(name) / "cases.py", given / "slip.py")
     found = bundle.leaks(course, given)
     assert found and all(line.startswith("slip.py: ") for line in found)
 

@@ -74,7 +74,7 @@ def test_the_real_trees_lectures_are_cleared(students: Path) -> None:
 def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
     students: Path,
 ) -> None:
-    private = ("answers.md", "hidden", "wrong", "right")
+    private = ("answers.md", "hidden", "verify")
     assert not [path for path in students.rglob("*") if path.name in (*private, bundle.EXAM)]
     given = {path.read_bytes() for path in students.rglob("*") if path.is_file()}
     for name in plans.known(REAL):
