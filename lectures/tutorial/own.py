@@ -5,7 +5,7 @@
     blocks.0.up.weight, (4 d, d)               0.W1, transposed      on the left of a weight
     embedding, position, norm, head            words, positions, gamma and beta, head
 
-The assignment's `decode_part` cuts the arrays, and `decode_torch` does the rest: its own heads,
+The assignment's `part_of` cuts the arrays, and `decode_torch` does the rest: its own heads,
 its own cache, two all-reduces a block, and two numbers a text for the next byte.
 """
 
@@ -50,14 +50,20 @@ def writer(
     """From new bytes (B, T) to the next one (B, 1), by the module in a folder; and its bytes."""
     sys.path.insert(0, str(folder.resolve()))
     decode, cases, numpy_model, parts = (
-        import_module(name) for name in ("decode_torch", "decode_cases", "model", "model_torch")
+        import_module(name)
+        for name in (
+            "decode_torch",
+            "checks.cases_decode",
+            "given.model",
+            "given.model_torch",
+        )
     )
     heads = {"heads": size.num_heads, "kv_heads": size.num_heads}
     sizes = numpy_model.Sizes(
         vocabulary=VOCABULARY, d=size.width, layers=size.num_layers, longest=size.context, **heads
     )
     whole = {name: weight.numpy() for name, weight in named(model).items()}
-    arrays = cases.decode_part(whole, sizes, dist.get_world_size(), dist.get_rank())
+    arrays = cases.part_of(whole, sizes, dist.get_world_size(), dist.get_rank())
     part = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
     kv_heads = part["0.bk"].numel() // sizes.head_dim
     cache = parts.Cache(sizes, samples, kv_heads, like=part["head"])

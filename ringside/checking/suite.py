@@ -139,7 +139,8 @@ class Test:
         said = {
             id(call): (str(case), self.line(case)) for call, case in zip(calls, cases, strict=True)
         }
-        answers = evaluated(ranks, SEVERAL, cases[0].target, calls, lambda call: said[id(call)])
+        target = called_by(cases[0])
+        answers = evaluated(ranks, SEVERAL, target, calls, lambda call: said[id(call)])
         for case, (value, error, changed) in zip(cases, answers, strict=True):
             with self.about(case):
                 value = plain(value)

@@ -11,14 +11,14 @@ A step reads all weights of the model, whether it computes a token for one reque
 a batch should be full. Static batching takes the requests that wait, and starts the next batch when
 the longest answer of the first one has ended; until then most places are empty.
 
-``batching_server.py`` has ``Request``, ``Step``, ``Server`` with the time of a step, streams of
-requests, static batching, and ``replay``, which carries out a plan.
+``given/batching_server.py`` has ``Request``, ``Step``, ``Server`` with the time of a step, streams
+of requests, static batching, and ``replay``, which carries out a plan.
 
 Source: Yu et al., Orca: a distributed serving system for transformer-based generative models, OSDI
 2022.
 """
 
-from batching_server import Request, Server, Step
+from given.batching_server import Request, Server, Step
 
 
 def serve(requests: list[Request], server: Server) -> list[Step]:

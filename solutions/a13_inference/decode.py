@@ -27,14 +27,15 @@ the key heads, hidden units or words is ``model.shard_bounds(n, p, r)``; a part 
   (1) its cache, of this rank's key heads only, (2) four times the bytes of these weights, and
   (3) 64 KiB. Example of (1): 2 layers, 2 sequences, ``longest`` 2048, 2 key heads of width 4,
   float64: 1 MiB.
-- Time: at most 1.05 times that of ``token_time.py`` on the same machine; half the points up to 1.5.
+- Time: at most 1.05 times that of ``given/token_time.py`` on the same machine; half the points up
+  to 1.5.
 
 Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et al., Megatron-LM,
 2019.
 """
 
 import numpy as np
-from model import (
+from given.model import (
     Cache,
     Sizes,
     cut,
@@ -55,7 +56,7 @@ def shard(
     """This rank's part of the weights.
 
     Args:
-        weights: all weights, a dict as ``model.py`` names them.
+        weights: all weights, a dict as ``given/model.py`` names them.
         sizes: of the whole model, a ``model.Sizes``.
 
     Returns:

@@ -12,8 +12,8 @@ Rules:
 
 - ``group`` is a process group of p >= 1 ranks. Collectives and point-to-point calls on it are
   allowed; make no group of your own.
-- Each rank is handed its own part of the weights only, as ``model_torch.py`` cuts them. Parts may
-  differ in size and may be empty: a rank may have no heads, or no words.
+- Each rank is handed its own part of the weights only, as ``given/model_torch.py`` cuts them. Parts
+  may differ in size and may be empty: a rank may have no heads, or no words.
 - Tensors are float64 or float32. Of what comes in only the cache is changed.
 - Weights may require gradients. None is computed here, and nothing is kept for a backward pass.
 - The tests trace the program on fake tensors, whose elements have no values. So there is no ``if``
@@ -27,7 +27,8 @@ Rules:
   bytes, and 192 free.
 - Time of a decoding step on 1 to 8 GPUs: at most 1.05 times that of (1) reading this rank's weights
   and its cache once, (2) ``2 layers`` all-reduces of ``B d`` elements, and (3) one all-gather of
-  2 B numbers of 8 bytes; half the points up to 1.5 times. ``decode_time_torch.py`` computes it.
+  2 B numbers of 8 bytes; half the points up to 1.5 times. ``given/decode_time_torch.py``
+  computes it.
 
 Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et al., Megatron-LM,
 2019.
@@ -35,8 +36,8 @@ Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et
 
 import torch
 import torch.distributed as dist
-from model import Sizes, shard_bounds
-from model_torch import Cache, gelu, last_rows, layer_norm, of_layer, positions_of
+from given.model import Sizes, shard_bounds
+from given.model_torch import Cache, gelu, last_rows, layer_norm, of_layer, positions_of
 
 
 def forward(

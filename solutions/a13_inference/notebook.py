@@ -34,9 +34,9 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
 # and computed, and the rest for memory, safety and speed in virtual time. All that the hidden
-# suite asks stands in the module's docstring and in `docs/contract.md`, and the public tests in
-# `test_public.py` ask for the same kinds of things. Read `model.py` first: it is the whole model
-# on one rank, and you use its parts.
+# suite asks stands in the module's docstring and in `docs/contract.md`, and the tests in
+# `checks/`, which you can read, ask the same of small cases. Read `given/model.py` first: it is the
+# whole model on one rank, and you use its parts.
 #
 # Some rules hold in every module, so the docstrings don't repeat them. Inputs stay as they were,
 # and results are new arrays or tensors. Nothing is kept from one call to the next. A function uses
@@ -50,7 +50,7 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from model import Sizes, make_weights, serial_generate
+from given.model import Sizes, serial_generate
 
 import ringside
 from ringside import Machine, guess, reveal
@@ -160,11 +160,11 @@ reveal("a13/forks", cache.used_pages)
 # %% [markdown]
 # ## 2. One model on many ranks
 #
-# Before you cut the model, look at what one GPU does. `token_time.py` declares the work of the
-# model and sends what must be sent, without computing anything. So the model can be large: this
-# one has the width, heads, layers and words of Llama 3 8B. Its MLP is the plain one of `model.py`,
-# so it has 6.7 billion weights. The machine is an A100 that computes in bfloat16, at its peak.
-# Starting an operator takes 5 µs.
+# Before you cut the model, look at what one GPU does. `given/token_time.py` declares the work of
+# the model and sends what must be sent, without computing anything. So the model can be large: this
+# one has the width, heads, layers and words of Llama 3 8B. Its MLP is the plain one of
+# `given/model.py`, so it has 6.7 billion weights. The machine is an A100 that computes in bfloat16,
+# at its peak. Starting an operator takes 5 µs.
 
 # %%
 large = Sizes(vocabulary=128_256, d=4096, heads=32, kv_heads=8, layers=32, longest=8192)
@@ -175,7 +175,7 @@ def time_s(p, new, before, ranks_per_node):
     """One step of the large model: new positions of each sequence, after those in the cache."""
     machine = a100.with_(ranks_per_node=ranks_per_node)
     given = tuple(vars(large).values()), new, before, 1, 2
-    run = ringside.run("token_time.py:steps", p, given, machine=machine)
+    run = ringside.run("given/token_time.py:steps", p, given, machine=machine)
     return run.raise_for_error().makespan_s
 
 
@@ -214,12 +214,13 @@ reveal("a13/prefill", prefill_s / token_s)
 # {{check decode}}
 
 # %%
-from decode_cases import decode_case
+from checks.cases_decode import MeasuredTokens
 
-case = decode_case("decode_generate", 4, np.random.default_rng(1), heads=8, lengths=(4, 2))
-run = ringside.run("callers.py:decode_generate", 4, case.arguments_of_ranks()).raise_for_error()
+case = MeasuredTokens(4, n=32, lengths=(4, 2))
+given = [case.inputs(rank) for rank in range(4)]
+run = ringside.run("decode.py:measured_tokens", 4, given).raise_for_error()
 print(run.values[0])
-print(serial_generate(case.prompts(), make_weights(case.sizes, case.seed), case.sizes, 4))
+print(serial_generate(case.prompts, case.weights, case.sizes, case.tokens))
 run.timeline
 
 # %% [markdown]
@@ -259,8 +260,8 @@ plt.show()
 # %% [markdown]
 # ## 3. The same model in torch
 #
-# `model_torch.py` is the same GPT in torch, with the same arrays. `decode_torch.py` runs it on
-# process groups: unchanged on CPUs over gloo and on GPUs over NCCL. Two things are new.
+# `given/model_torch.py` is the same GPT in torch, with the same arrays. `decode_torch.py` runs it
+# on process groups: unchanged on CPUs over gloo and on GPUs over NCCL. Two things are new.
 #
 # - Weights of torch may require gradients. Generation needs none, and what autograd keeps for a
 #   backward pass that never comes would fill the memory.
@@ -292,21 +293,16 @@ guess(
 # {{check decode_torch}}
 
 # %%
-from decode_cases_torch import decode_torch_case
-
-rng = np.random.default_rng(1)
-case = decode_torch_case("torch_generate", 4, rng, heads=8, lengths=(4, 2))
-arguments = case.arguments_of_ranks()
-run = ringside.run("callers_torch.py:torch_generate", 4, arguments).raise_for_error()
+run = ringside.run("checks/inside_torch.py:measured_tokens", 4, given).raise_for_error()
 print(run.values[0])
-print(serial_generate(case.prompts(), make_weights(case.sizes, case.seed), case.sizes, 4))
+print(serial_generate(case.prompts, case.weights, case.sizes, case.tokens))
 reveal("a13/logits", 4 * (128_256 // 4) / 16)
 run.timeline
 
 # %% [markdown] tags=["open"]
 # Now the time of a decoding step on 1 to 8 GPUs, four in a node: traced on fake tensors, replayed
-# on the machine `zaratan`. `decode_time_torch.py` subtracts a run with one token, which is the
-# prefill, from a run with five.
+# on the machine `zaratan`. `given/decode_time_torch.py` subtracts a run with one token, which
+# is the prefill, from a run with five.
 
 # %% tags=["predict"]
 guess(
@@ -316,7 +312,7 @@ guess(
 )
 
 # %%
-from decode_time_torch import step_times
+from given.decode_time_torch import step_times
 
 worlds, zaratan = [1, 2, 4, 8], Machine.load("zaratan")
 fig, axes = plt.subplots(figsize=(6.5, 3.5))
@@ -352,10 +348,10 @@ reveal("a13/second-node", took[0][2] / took[0][3])
 # joins, as soon as there is room for its keys and values.
 #
 # Nothing is sent here, and time is virtual: `server.step_s` says how long a step takes. Your module
-# returns a plan, and `batching_server.replay` carries it out.
+# returns a plan, and `replay` of `given/batching_server.py` carries it out.
 
 # %%
-from batching_server import Server, replay, static, stream
+from given.batching_server import Server, replay, static, stream
 
 server = Server(capacity_tokens=8000)
 requests = stream(seed=7, count=100, requests_per_s=14, prompt=200, output=150)

@@ -77,15 +77,14 @@ def test_a_check_runs_what_needs_no_torch_and_names_it_for_the_rest(
     assert f"needs torch, which is not installed here: {INSTALL}" in done.stdout
 
 
-def test_public_tests_that_need_torch_themselves_say_so(bare: Path, tmp_path: Path) -> None:
+def test_modules_beside_one_of_torch_are_checked_without_it(bare: Path, tmp_path: Path) -> None:
     folder = tmp_path / "a13_inference"
     shutil.copytree(KIT / "assignments" / "a13_inference", folder)
     (folder / "a13_inference.ipynb").unlink()
     shutil.copy(KIT / "solutions" / "a13_inference" / "kv_cache.py", folder)
     done = ringside(bare, folder, "check", "kv_cache")
-    assert done.returncode == 2
-    wanted = f"test_public.py needs torch, which is not installed here: {INSTALL}"
-    assert done.stderr == f"ringside: {wanted}\n"
+    assert done.returncode == 0
+    assert "kv_cache: 100 of 100 public points" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""What is given: read it, and import from it."""
