@@ -222,7 +222,9 @@ class Case:
 class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
-    ``raises`` names the exception that must come in the place of a value.
+    ``raises`` names the exception that must come in the place of a value. ``through`` makes several
+    calls, and answers as ``ringside.checking.inside.several`` does: for arguments or results that
+    aren't plain values.
     """
 
     p: int = dataclasses.field(default=1, kw_only=True)

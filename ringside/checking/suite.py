@@ -138,7 +138,8 @@ class Test:
         said = {
             id(call): (str(case), self.line(case)) for call, case in zip(calls, cases, strict=True)
         }
-        answers = evaluated(ranks, SEVERAL, cases[0].target, calls, lambda call: said[id(call)])
+        caller = cases[0].through or SEVERAL
+        answers = evaluated(ranks, caller, cases[0].target, calls, lambda call: said[id(call)])
         for case, (value, error, changed) in zip(cases, answers, strict=True):
             with self.about(case):
                 value = plain(value)
@@ -364,11 +365,14 @@ class Suite:
     ) -> Callable[..., None]:
         """Right whatever comes first, where sends wait; and everything that began is completed.
 
+        What is right only where short sends are buffered is told so, as by ``waiting_sends``.
+
         Args:
             kinds: what must be completed, beside sends and receives; ``Kind.COLLECTIVE``.
         """
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            _where_sends_wait(case, ranks)
             for seed in LATENCY_SEEDS:
                 slow = case.with_(machine="rendezvous", latencies=seed)
                 run = right_run(ranks, slow)
@@ -382,14 +386,7 @@ class Suite:
         """Right where every send waits for its receive, not only where short ones are buffered."""
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            run = _contrasted(
-                lambda: right_run(ranks, case.with_(machine="rendezvous")),
-                lambda: right_run(ranks, case.with_(machine="buffered")),
-                case,
-                f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not "
-                "wait for its receive. Above:",
-            )
-            assert_requests_complete(run, case)
+            assert_requests_complete(_where_sends_wait(case, ranks), case)
 
         return _made(Test(self.module, table, ask), number, kind)
 
@@ -438,6 +435,17 @@ class Suite:
 
 
 _MESSAGES = (Kind.ISEND, Kind.IRECV)
+
+
+def _where_sends_wait(case: Case, ranks: Any) -> Result:
+    """The run in which each send waits for its receive; values are right there."""
+    return _contrasted(
+        lambda: right_run(ranks, case.with_(machine="rendezvous")),
+        lambda: right_run(ranks, case.with_(machine="buffered")),
+        case,
+        f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not wait for "
+        "its receive. Above:",
+    )
 
 
 def _contrasted(
