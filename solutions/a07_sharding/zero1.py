@@ -67,8 +67,8 @@ def step(
         norm of the whole mean gradient before it was clipped. Parameters and norm are equal on all
         ranks, bit for bit.
 
-    - Values: those of ``given.adam.adam`` on one rank that has the mean gradient, to 1e-12 in float64
-      (1e-5 in float32).
+    - Values: those of ``given.adam.adam`` on one rank that has the mean gradient, to 1e-12 in
+      float64 (1e-5 in float32).
     - State: at most ``2 ceil(Psi / N)`` elements of ``params``' dtype, and 64 bytes for numbers. An
       ``int`` or a ``float`` counts as 8 bytes. Psi = 11 on 4 ranks: 6 elements.
     - Bytes: each rank sends and receives at most ``2 (N - 1) ceil(Psi / N)`` elements, and

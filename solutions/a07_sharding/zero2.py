@@ -30,8 +30,8 @@ def backward(
 
     Args:
         comm: any communicator; N ranks.
-        layers: ``given.layers.Layer`` objects after their forward pass, at least one; every rank has the
-            same layers, and samples of its own.
+        layers: ``given.layers.Layer`` objects after their forward pass, at least one; every rank
+            has the same layers, and samples of its own.
         grad_output: the gradient with respect to the last layer's output, shape ``(b, d_out)``.
 
     Returns:

@@ -1,142 +1,272 @@
-"""Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
+"""The calls of the modules without torch that the tests make, and what must come of them."""
 
-    ringside run callers.py:zero1_steps --ranks 4 -- --n 11 --steps 3 --decay 0.1 --clip 0.5
-    ringside run zero1.py:measured_step --ranks 4 -- --n 1000000
-    ringside run callers.py:zero2_backward --ranks 4 -- --n 3 --widths 4,6,2
-    ringside run callers_torch.py:try_zero3 --ranks 4 -- --widths '[8, 8, 8, 8]' --steps 2
-
-``n`` is the number of parameters, Psi; for ``zero2_backward`` it is a rank's number of samples.
-The functions of ``memory.py`` and ``offload.py`` need no ranks: call them in Python.
-"""
-
-import contextlib
+import itertools
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
-from adam import FLOPS, adam
-from cases_torch import check_zero3, options_of, sample_training, sharded
-from layers import make_layers, random_params
-from observed_torch import (
-    assert_collectives,
-    assert_one_ahead,
-    assert_one_by_one,
-    assert_reduced,
-    assert_time,
-    assert_two_levels,
-    assert_ways,
-)
-from serial_torch import train
+from given.adam import adam
+from given.layers import make_layers, random_params
+from given.offload_model import CHOICES, Layer, makespan_s
 
-from ringside.checking import announced
-from ringside.trace import Kind
+from ringside.checking import Verdict, assert_ran
+from ringside.checking.cases import Case, Formula, assert_like, brief, cast
 
-ZERO1 = ("zero1_steps", "zero1_looked_at")
-ZERO2 = ("zero2_backward", "zero2_memory")
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+# -- partition -------------------------------------------------------------------------------------
+
+SHAPES = ((2, 3), (4,), (), (3, 1, 2), (5, 5))
 
 
-def zero_arguments(function, world_size, rank, options):
-    """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
-    if function in ZERO1:
-        return _training(world_size, options).arguments(rank)
-    if function == "measured_step":
-        return _measured(rank, options)
-    if function in ZERO2:
-        return _pass(world_size, options).arguments(rank)
-    return None
+@dataclass(frozen=True)
+class Arrays(Formula):
+    """Arrays that hold 1, 2, 3, ... through all of them.
+
+    Attributes:
+        shapes: of the arrays.
+        same: which array stands at each place of the list; a number that stands twice is a tied
+            parameter. (): each once.
+    """
+
+    through = "checks/inside.py:partition_calls"
+    shapes: tuple = SHAPES
+    same: tuple = ()
+    dtype: str = "float64"
+
+    @property
+    def order(self):
+        return list(self.same or range(len(self.shapes)))
+
+    @property
+    def arrays(self):
+        ends = itertools.accumulate(math.prod(shape) for shape in self.shapes)
+        return [
+            np.arange(end - math.prod(shape) + 1, end + 1).reshape(shape).astype(self.dtype)
+            for shape, end in zip(self.shapes, ends, strict=True)
+        ]
+
+    @property
+    def listed(self):
+        """The list of arrays, in words."""
+        tied = f", of which those at {brief(self.order)} are in the list" if self.same else ""
+        return f"arrays of shapes {brief(self.shapes)}{tied}"
 
 
-def zero_expected(function, world_size, rank, options):
-    """What rank ``rank`` should get; None for functions that aren't known here."""
-    if function == "measured_step":
-        params, _ = _measured(0, options)
-        g = sum(_measured(each, options)[1] for each in range(world_size)) / world_size
-        norm = float(np.linalg.norm(g))
-        g *= min(1.0, 1.0 / norm)
-        return adam(params, g, np.zeros_like(g), np.zeros_like(g), 1, 0.01, 0.1)[0], norm
-    return None
+@dataclass(frozen=True)
+class Layout(Arrays):
+    """Starts, and the shard size.
+
+    Attributes:
+        equal: all arrays hold zeros; that ties none of them.
+        mixed: the last array is of float32.
+    """
+
+    target = "partition:layout"
+    world_size: int = 4
+    equal: bool = False
+    mixed: bool = False
+
+    def arguments(self):
+        arrays = [0 * array if self.equal else array for array in self.arrays]
+        if self.mixed:
+            arrays[-1] = arrays[-1].astype("float32")
+        return arrays, self.order, self.world_size
+
+    def right(self):
+        return layout(self.shapes, self.order, self.world_size)
+
+    def __str__(self):
+        equal = ", all of them zeros" if self.equal else ""
+        mixed = ", the last one of float32" if self.mixed else ""
+        return f"layout of {self.listed}{equal}{mixed}, {self.world_size} ranks"
 
 
-def zero_check(case, function, rank, value, options):
-    """Raise a verdict where what a function of ``callers.py`` gave back on a rank is not right."""
-    if function in ZERO1:
-        training = _training(case.world_size, options)
-        assert_trained(value, training, case, rank)
-        assert_norms(value, training, case, rank)
-        if function == "zero1_looked_at":
-            assert_kept(value, case, rank)
-    elif function in ZERO2:
-        assert_shard(value, _pass(case.world_size, options), case, rank)
-        if function == "zero2_memory":
-            assert_held(value, _pass(case.world_size, options), case, rank)
-    else:
-        return False
-    return True
+@dataclass(frozen=True)
+class Flatten(Arrays):
+    """The flat vector of arrays.
+
+    Attributes:
+        spread: arrays lie in memory by columns and with gaps, and another call follows before the
+            result is looked at.
+    """
+
+    target = "partition:flatten"
+    starts: tuple = ()
+    length: int = 0
+    spread: bool = False
+
+    def arguments(self):
+        return [self.arrays[k] for k in self.order], list(self.starts), self.length, self.spread
+
+    def right(self):
+        flat = np.zeros(self.length, self.dtype)
+        for k, start in zip(self.order, self.starts, strict=True):
+            flat[start : start + self.arrays[k].size] = self.arrays[k].ravel()
+        return flat
+
+    def check_value(self, value):
+        assert_like(value, self.right(), self, "the flat vector", tolerance=0)
+
+    def __str__(self):
+        where = ", in memory by columns and with gaps" if self.spread else ""
+        return f"flatten of {self.listed}{where}, starts {list(self.starts)}, length {self.length}"
 
 
-def _seed(options):
-    return options.drawn[-1] if options.drawn else options.seed
+@dataclass(frozen=True)
+class Views(Formula):
+    """Parts of a flat vector, looked at after all of its elements were doubled."""
+
+    target = "partition:views"
+    through = "checks/inside.py:partition_calls"
+    length: int = 12
+    starts: tuple = ()
+    shapes: tuple = ()
+    dtype: str = "float64"
+
+    def arguments(self):
+        flat = np.arange(1, self.length + 1).astype(self.dtype)
+        return flat, list(self.starts), list(self.shapes)
+
+    def right(self):
+        flat = 2 * self.arguments()[0]
+        pairs = zip(self.starts, self.shapes, strict=True)
+        return [flat[start : start + math.prod(shape)].reshape(shape) for start, shape in pairs]
+
+    def check_value(self, value):
+        assert_like(value, self.right(), self, "after flat was doubled, array", tolerance=0)
+
+    def __str__(self):
+        shapes = brief(list(self.shapes))
+        return f"views of {self.length} elements, starts {list(self.starts)}, shapes {shapes}"
+
+
+@dataclass(frozen=True)
+class Pieces(Formula):
+    """Which elements of which parameters are in a shard."""
+
+    target = "partition:pieces"
+    starts: tuple = ()
+    shapes: tuple = ()
+    shard_size: int = 3
+    rank: int = 0
+
+    def arguments(self):
+        return list(self.starts), list(self.shapes), self.shard_size, self.rank
+
+    def right(self):
+        """Element by element."""
+        owner, indices = {}, {}
+        for index, (start, shape) in enumerate(zip(self.starts, self.shapes, strict=True)):
+            for k in range(math.prod(shape)):
+                owner.setdefault(start + k, (index, k))
+        for place in range(self.rank * self.shard_size, (self.rank + 1) * self.shard_size):
+            if place in owner:
+                index, k = owner[place]
+                indices.setdefault(index, []).append(k)
+        return [(index, min(ks), max(ks) + 1) for index, ks in indices.items()]
+
+
+def layout(shapes, order, world_size):
+    """Starts and shard size of parameters, of which ``order`` says which stands at each place.
+
+    >>> layout([(2, 3), (4,), ()], [0, 1, 0, 2], 4)
+    ([0, 6, 0, 10], 3)
+    """
+    first, psi = {}, 0
+    for index in order:
+        if index not in first:
+            first[index] = psi
+            psi += math.prod(shapes[index])
+    return [first[index] for index in order], -(-psi // world_size)
 
 
 # -- zero1 -----------------------------------------------------------------------------------------
 
 
-class Training:
-    """Some steps of Adam: parameters, and a gradient for each rank and step.
+@dataclass(frozen=True)
+class Steps(Case):
+    """Steps of Adam, from ``init_state`` on.
 
-    Args:
+    Attributes:
         n: number of parameters.
-        steps: how many.
+        decay, clip: as ``step`` takes them.
     """
 
-    def __init__(self, world_size, n, dtype, seed, steps=1, decay=0.0, clip=None):
-        rng = np.random.default_rng(seed)
-        self.dtype, self.decay, self.clip = dtype, decay, clip
-        self.params = rng.standard_normal(n).astype(dtype)
-        scale = 10.0 ** rng.uniform(-1, 1, size=n)
-        self.gradients = []
-        for _ in range(steps):
-            # Ranks agree in each element's sign: where the mean nearly vanishes, Adam would
-            # divide rounding errors by almost nothing.
-            signed = scale * rng.choice([-1, 1], size=n)
-            parts = [rng.uniform(0.2, 2, size=n) for _ in range(world_size)]
-            self.gradients.append([(signed * part).astype(dtype) for part in parts])
-        self.lrs = [float(lr) for lr in rng.uniform(0.01, 0.1, size=steps)]
+    target = "zero1:step"
+    through = "checks/inside.py:stepped"
+    n: int = 11
+    dtype: str = "float64"
+    steps: int = 1
+    decay: float = 0.0
+    clip: float | None = None
 
-    def arguments(self, rank):
-        """What ``zero1_steps`` gets on a rank after ``comm``."""
-        own = [gradients[rank] for gradients in self.gradients]
-        return self.params, own, self.lrs, self.decay, self.clip
+    @property
+    def itemsize(self):
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def shard_size(self):
+        return -(-self.n // self.p)
+
+    @property
+    def shared(self):
+        """What all ranks have: parameters, learning rates, and what gradients are made from.
+
+        Ranks agree in each element's sign: where the mean nearly vanishes, Adam would divide
+        rounding errors by almost nothing.
+        """
+        rng = self.rng()
+        params, sizes = rng.standard_normal(self.n), 10.0 ** rng.uniform(-1, 1, size=self.n)
+        signed = sizes * rng.choice([-1, 1], size=(self.steps, self.n))
+        return params.astype(self.dtype), rng.uniform(0.01, 0.1, size=self.steps).tolist(), signed
+
+    def inputs(self, rank):
+        params, lrs, signed = self.shared
+        gradients = signed * self.rng(rank).uniform(0.2, 2, size=signed.shape)
+        return params, list(gradients.astype(self.dtype)), lrs, self.decay, self.clip
 
     def serial(self):
-        """One rank with the mean gradients: parameters, and the norm of each step."""
-        w = self.params.astype("float64")
-        m, v, norms = np.zeros_like(w), np.zeros_like(w), []
-        for t, (gradients, lr) in enumerate(zip(self.gradients, self.lrs, strict=True), start=1):
-            g = np.mean([each.astype("float64") for each in gradients], axis=0)
+        """One rank that has the mean gradients: parameters, and the norm of each step."""
+        params, lrs, _ = self.shared
+        gradients = np.mean([self.inputs(rank)[1] for rank in range(self.p)], 0, "float64")
+        w, norms = params.astype("float64"), []
+        m, v = np.zeros((2, self.n))
+        for t, (g, lr) in enumerate(zip(gradients, lrs, strict=True), start=1):
             norms.append(float(np.linalg.norm(g)))
             if self.clip is not None and norms[-1] > self.clip:
-                g *= self.clip / norms[-1]
+                g = g * (self.clip / norms[-1])
             w, m, v = adam(w, g, m, v, t, lr, self.decay)
         return w, norms
 
+    def right(self):
+        params, norms = self.serial()
+        return [{"params": params.astype(self.dtype), "norms": norms}] * self.p
 
-def _training(world_size, options):
-    others = options.others
-    decay, clip = float(others.get("decay", 0.0)), others.get("clip")
-    steps = int(others.get("steps", 1))
-    return Training(world_size, options.n, options.dtype, _seed(options), steps, decay, clip)
-
-
-def _measured(rank, options):
-    """Parameters, and a rank's gradient: no rank draws those of all ranks, which are long."""
-    params = np.random.default_rng(_seed(options)).standard_normal(options.n)
-    part = np.random.default_rng([_seed(options), rank]).uniform(0.2, 2, size=options.n)
-    return params.astype(options.dtype), (np.sign(params) * part).astype(options.dtype)
+    def check(self, run):
+        """Parameters alone: norms and states have tests of their own."""
+        assert_ran(run, self)
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            assert_like(value["params"], right["params"], self, f"rank {rank}'s parameters: it")
 
 
-def update_s(n, machine):
-    """What the update of so many elements takes, in seconds."""
-    return FLOPS * n / machine.flop_per_s
+@dataclass(frozen=True)
+class MeasuredStep(Case):
+    """``measured_step`` of n parameters, for runs and jobs."""
+
+    target = "zero1:measured_step"
+    n: int = 16
+    dtype: str = "float64"
+
+    def inputs(self, rank):
+        params = self.rng().standard_normal(self.n)
+        part = self.rng(rank).uniform(0.2, 2, size=self.n)
+        return params.astype(self.dtype), (np.sign(params) * part).astype(self.dtype)
+
+    def right(self):
+        params = self.inputs(0)[0].astype("float64")
+        g = sum(self.inputs(rank)[1].astype("float64") for rank in range(self.p)) / self.p
+        norm = float(np.linalg.norm(g))
+        w, *_ = adam(params, g * min(1.0, 1 / norm), 0 * g, 0 * g, 1, 0.01, 0.1)
+        return [(w.astype(self.dtype), norm)] * self.p
 
 
 def state_nbytes(state):
@@ -150,116 +280,53 @@ def state_nbytes(state):
     return 8 if isinstance(state, int | float | complex) else 0
 
 
-def state_bound(n, world_size, itemsize):
-    """Two numbers for each element of a shard, and 64 bytes."""
-    return 2 * -(-n // world_size) * itemsize + 64
-
-
-def assert_trained(value, training, case, rank):
-    """A rank has the parameters that one rank alone gets."""
-    _assert_close(value[0], training.serial()[0], case, f"rank {rank}'s parameters")
-
-
-def assert_state(result, case):
-    """Each rank's state is that of a shard; half of the points where it is at most half of all."""
-    case = case.seen_in(result).asking("state")
-    itemsize = np.dtype(case.dtype).itemsize
-    bound, whole = state_bound(case.n, case.world_size, itemsize), 2 * case.n * itemsize
-    for rank, value in enumerate(result.values):
-        nbytes = state_nbytes(value[1])
-        if nbytes > bound:
-            verdict = case.fail(
-                f"rank {rank}'s state has {nbytes} bytes; m and v of a shard have "
-                f"{bound - 64}, and 64 are allowed for numbers. All ranks' m and v have {whole}."
-            )
-            verdict.fraction = 0.5 if nbytes <= whole / 2 else 0.0
-            raise verdict
-
-
-def assert_norms(value, training, case, rank):
-    """The norm of the whole mean gradient, in each step."""
-    wanted, got = training.serial()[1], value[2]
-    for step, (norm, right) in enumerate(zip(got, wanted, strict=True)):
-        number = norm.item() if isinstance(norm, np.ndarray) and norm.ndim == 0 else norm
-        if type(number) is not float:
-            raise case.fail(f"rank {rank}'s norm is of type {type(norm).__name__}, not a float.")
-        if not abs(number - right) <= TOLERANCE[case.dtype] * max(1.0, right):
-            raise case.fail(
-                f"rank {rank}'s norm in step {step} is {number:.12g}; that of the whole mean "
-                f"gradient is {right:.12g}."
-            )
-
-
-def assert_kept(value, case, rank):
-    """Arguments stayed as they were, and the result is the caller's."""
-    if value[3]:
-        raise case.fail(f"rank {rank} changed params, gradient or state; all stay as they were.")
-    if value[4]:
-        raise case.fail(f"rank {rank}'s new parameters are not a new array that can be written to.")
-
-
-def assert_alike(result, case):
-    """All ranks have the same parameters and norms, bit for bit."""
-    case, first = case.seen_in(result).asking("alike"), result.values[0]
-    for rank, value in enumerate(result.values):
-        if not np.array_equal(value[0], first[0]):
-            raise case.fail(f"rank {rank}'s parameters differ from rank 0's; no bit may.")
-        if list(value[2]) != list(first[2]):
-            raise case.fail(
-                f"rank {rank}'s norms are {value[2]}; rank 0's are {first[2]}. No bit may differ."
-            )
-
-
-def _assert_close(array, right, case, what, other=""):
-    """An array is as it must be, to the tolerance of its dtype."""
-    if not isinstance(array, np.ndarray):
-        raise case.fail(f"{what} are of type {type(array).__name__}; they must be an array.")
-    if array.dtype != case.dtype or array.shape != right.shape:
-        raise case.fail(
-            f"{what} have dtype {array.dtype} and shape {array.shape}; they must have "
-            f"{case.dtype} and {right.shape}."
-        )
-    off = np.abs(array.astype("float64") - right)
-    allowed = TOLERANCE[case.dtype] * max(1.0, float(np.abs(right).max(initial=0)))
-    if not (off <= allowed).all():  # a NaN is wrong too
-        at = tuple(int(k) for k in np.argwhere(~(off <= allowed))[0])
-        place = at[0] if len(at) == 1 else at
-        raise case.fail(
-            f"{what} are wrong in {int((~(off <= allowed)).sum())} of {off.size} elements: element "
-            f"{place} is {array[at]:.12g}; it must be {right[at]:.12g}{other}."
-        )
-
-
 # -- zero2 -----------------------------------------------------------------------------------------
 
 
-class Pass:
-    """One backward pass: parameters of the layers, and each rank's samples.
+@dataclass(frozen=True)
+class Backward(Case):
+    """A backward pass through layers of these widths.
 
-    Args:
+    Attributes:
         n: samples of a rank.
+        watched: look at the memory that is held when a layer's pass begins.
     """
 
-    def __init__(self, world_size, n, widths, dtype, seed):
-        rng = np.random.default_rng(seed)
-        self.params, self.dtype = random_params(widths, rng, dtype), dtype
-        self.batches = [
-            tuple(rng.standard_normal((n, d)).astype(dtype) for d in (widths[0], widths[-1]))
-            for _ in range(world_size)
-        ]
-        self.sizes = [layer.size for layer in make_layers(self.params)]
-        self.shard_size = -(-sum(self.sizes) // world_size)
+    target = "zero2:backward"
+    through = "checks/inside.py:backward"
+    widths: tuple = (5, 4, 6, 3)
+    n: int = 3
+    dtype: str = "float64"
+    watched: bool = False
 
-    def arguments(self, rank):
-        """What ``zero2_backward`` gets on a rank after ``comm``."""
-        return self.params, *self.batches[rank]
+    @property
+    def params(self):
+        return random_params(self.widths, self.rng(), self.dtype)
 
-    def serial(self, rank, factors=None):
+    @property
+    def sizes(self):
+        """Elements of each layer's gradient."""
+        return [(d_in + 1) * d_out for d_in, d_out in itertools.pairwise(self.widths)]
+
+    @property
+    def itemsize(self):
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def shard_size(self):
+        return -(-sum(self.sizes) // self.p)
+
+    def inputs(self, rank):
+        rng, ends = self.rng(rank), (self.widths[0], self.widths[-1])
+        x, grad_output = (rng.standard_normal((self.n, d)).astype(self.dtype) for d in ends)
+        return self.params, x, grad_output, self.watched
+
+    def serial(self, rank):
         """A rank's gradient with respect to its input, and that of all parameters."""
-        layers = make_layers([each.astype("float64") for each in self.params])
-        x, grad = (each.astype("float64") for each in self.batches[rank])
+        layers = make_layers([param.astype("float64") for param in self.params])
+        x, grad = (array.astype("float64") for array in self.inputs(rank)[1:3])
         gradients = []
-        with contextlib.nullcontext() if factors is None else factors.of_rank(rank):
+        with self.passes_of(rank):
             for layer in layers:
                 x = layer.forward(x)
             for layer in reversed(layers):
@@ -267,202 +334,317 @@ class Pass:
                 gradients.insert(0, gradient)
         return grad, np.concatenate(gradients)
 
-    def shards(self, factors=None):
-        """The mean gradient's shards, padded."""
-        world_size = len(self.batches)
-        padded = np.zeros(world_size * self.shard_size)
-        total = np.sum([self.serial(rank, factors)[1] for rank in range(world_size)], axis=0)
-        padded[: len(total)] = total / world_size
-        return padded.reshape(world_size, -1)
+    def right(self):
+        own = [self.serial(rank) for rank in range(self.p)]
+        mean = np.mean([gradient for _, gradient in own], axis=0)
+        padded = np.concatenate([mean, np.zeros(self.p * self.shard_size - len(mean))])
+        shards = padded.reshape(self.p, -1)
+        right = [{"shard": shard, "grad_input": x} for shard, (x, _) in zip(shards, own)]  # noqa: B905
+        return cast(right, self.dtype)
+
+    def check(self, run):
+        assert_ran(run, self)
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            assert_like(value["shard"], right["shard"], self, f"rank {rank}'s shard")
+            what = f"rank {rank}'s grad_input"
+            assert_like(value["grad_input"], right["grad_input"], self, what)
 
     def not_owned(self, rank):
         """Per layer, how many elements of its gradient other ranks own."""
         lo, hi = rank * self.shard_size, (rank + 1) * self.shard_size
-        ends = np.cumsum(self.sizes)
         return [
             int(size - max(0, min(end, hi) - max(end - size, lo)))
-            for size, end in zip(self.sizes, ends, strict=True)
+            for size, end in zip(self.sizes, np.cumsum(self.sizes), strict=True)
         ]
 
 
-def _pass(world_size, options):
-    widths = widths_of(options.others.get("widths", (4, 6, 2)))
-    return Pass(world_size, options.n, widths, options.dtype, _seed(options))
+@dataclass(frozen=True)
+class BackwardOrder(Backward):
+    """A backward pass of which the order alone is looked at, whatever its values are."""
+
+    def check(self, run):
+        assert_ran(run, self)
 
 
-def assert_shard(value, asked, case, rank):
-    """A rank's gradient of its input, and its shard of the mean gradient."""
-    shard = asked.shards(case.factors)[rank]
-    _assert_close(value[1], shard, case, f"rank {rank}'s shard's elements")
-    grad_input = asked.serial(rank, case.factors)[0]
-    _assert_close(value[0], grad_input, case, f"rank {rank}'s elements of grad_input")
+# -- memory ----------------------------------------------------------------------------------------
 
 
-def assert_held(value, asked, case, rank):
-    """What a rank held when a layer's pass began."""
-    itemsize = np.dtype(case.dtype).itemsize
-    bound = itemsize * (asked.shard_size + 3 * max(asked.sizes))
-    if value[2] > bound + 20_000:  # Python's own objects are in it, too
-        raise case.fail(
-            f"rank {rank} held {value[2]} bytes when a layer's backward pass began; its shard and "
-            f"the gradients of three layers have {bound} of {itemsize * sum(asked.sizes)}."
-        )
+@dataclass(frozen=True)
+class Bytes(Formula):
+    """A number of ``memory.py``; ``sizes`` are layers, width, heads, tokens and words."""
+
+    through = "checks/inside.py:memory_calls"
+
+    def arguments(self):
+        return list(super().arguments()), {}
+
+    def check_value(self, value):
+        """The answer is a whole number, and right."""
+        number, _ = value
+        if type(number) is not int:
+            raise Verdict(f"{self} is {brief(number)}; it must be {self.right()}, an int.")
+        if number != self.right():
+            raise Verdict(f"{self} is {number}; it must be {self.right()}.")
+
+    def __str__(self):
+        given, options = self.arguments()
+        words = [f"Sizes{brief(each)}" if isinstance(each, tuple) else str(each) for each in given]
+        words += [f"{name}={value}" for name, value in options.items()]
+        return f"{self.function}({', '.join(words)})"
 
 
-def _posted(op):
-    """Bytes that a rank gave a send or a collective."""
-    if op.kind == Kind.COLLECTIVE and op.detail[0] == "reduce_scatter":
-        return sum(op.detail[4])  # all ranks' parts
-    return op.nbytes if op.kind in (Kind.ISEND, Kind.COLLECTIVE) else 0
+@dataclass(frozen=True)
+class NumParameters(Bytes):
+    target = "memory:num_parameters"
+    sizes: tuple = ()
+
+    def right(self):
+        return parameters(self.sizes)
 
 
-def assert_sent_early(result, asked, case):
-    """Before the first layer's pass, the last to come, half of all gradients are on their way."""
-    case = case.seen_in(result).asking("early")
-    itemsize = np.dtype(case.dtype).itemsize
-    for rank, member in enumerate(result.members or range(result.world_size)):
-        ops = result.trace.ops[member]
-        last = max(
-            (at for at, phase, _ in announced(ops) if phase == "backward layer 0"), default=0
-        )
-        sent, wanted = sum(map(_posted, ops[:last])), sum(asked.not_owned(rank)) * itemsize
-        if sent < wanted / 2:
-            raise case.fail(
-                f"when layer 0's backward pass began, rank {rank} had sent {sent} bytes of "
-                f"gradients; other ranks own {wanted}. ZeRO 2 sends them layer by layer."
+@dataclass(frozen=True)
+class StateBytes(Bytes):
+    """``dtypes``: bytes of a weight, a gradient and the optimizer's state."""
+
+    target = "memory:state_bytes"
+    num_parameters: int = 7
+    world_size: int = 2
+    stage: int = 1
+    dtypes: tuple = ()
+
+    def arguments(self):
+        names = ("weight_bytes", "gradient_bytes", "optimizer_bytes") if self.dtypes else ()
+        given = [self.num_parameters, self.world_size, self.stage]
+        return given, dict(zip(names, self.dtypes, strict=True))
+
+    def right(self):
+        given = (self.num_parameters, self.world_size, self.stage)
+        return state(*given, self.dtypes or (2, 2, 12))
+
+
+@dataclass(frozen=True)
+class ActivationBytes(Bytes):
+    target = "memory:activation_bytes"
+    sizes: tuple = ()
+    batch: int = 1
+    recompute: bool = False
+    element_bytes: int = 2
+    dropout: bool = True
+
+    @property
+    def options(self):
+        usual = {"recompute": False, "element_bytes": 2, "dropout": True}
+        return {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+
+    def arguments(self):
+        return [self.sizes, self.batch], self.options
+
+    def right(self):
+        return activations(self.sizes, self.batch, **self.options)
+
+
+@dataclass(frozen=True)
+class OfOwn(Bytes):
+    """A number that is made of the module's other answers.
+
+    It is compared with what follows from these: a mistake costs no points of other functions.
+    """
+
+    recompute: bool = field(default=False, kw_only=True)
+
+    def arguments(self):
+        (_, *given), _ = super().arguments()
+        return given, {"recompute": True} if self.recompute else {}
+
+    def check_value(self, value):
+        number, parts = value
+        if type(number) is not int or None in parts:
+            raise Verdict(f"{self} is {brief(number)}; it must be an int, made of ints.")
+        self.check_parts(number, parts)
+
+
+@dataclass(frozen=True)
+class Recomputed(OfOwn):
+    """``activation_bytes`` with recomputation, from that of one layer."""
+
+    target = "memory:activation_bytes"
+    recompute: bool = field(default=True, kw_only=True)
+    sizes: tuple = ()
+    batch: int = 1
+
+    def check_parts(self, number, parts):
+        """The parts are one layer's activations."""
+        num_layers, width, _, tokens, _ = self.sizes
+        right = parts[0] + 2 * (num_layers - 1) * tokens * self.batch * width
+        if number != right:
+            raise Verdict(
+                f"{self} is {number}; with your {parts[0]} bytes for one layer it must be {right}."
             )
 
 
-def assert_sent_at_once(result, asked, case):
-    """Before the next layer's pass begins, a layer's gradient is on its way to its owners."""
-    case = case.seen_in(result).asking("at_once")
-    itemsize = np.dtype(case.dtype).itemsize
-    for rank, member in enumerate(result.members or range(result.world_size)):
-        ops = result.trace.ops[member]
-        begun = [
-            (place, int(phase.rpartition(" ")[2]))
-            for place, phase, _ in announced(ops)
-            if phase.startswith("backward layer ")
-        ]
-        order = [layer for _, layer in begun]
-        if order != list(range(len(asked.sizes)))[::-1]:
-            raise case.fail(f"rank {rank} called backward of layers {order}, last layer first.")
-        ends = [place for place, _ in begun[1:]] + [len(ops)]
-        for (place, layer), end in zip(begun, ends, strict=True):
-            sent = sum(map(_posted, ops[place:end]))
-            wanted = asked.not_owned(rank)[layer] * itemsize
-            if sent < wanted:
-                before = f"layer {layer - 1}'s pass begins" if layer else "the call returns"
-                raise case.fail(
-                    f"rank {rank} sends {sent} bytes after layer {layer}'s backward pass and "
-                    f"before {before}; other ranks own {wanted} bytes of its gradient."
+@dataclass(frozen=True)
+class StepBytes(OfOwn):
+    target = "memory:step_bytes"
+    sizes: tuple = ()
+    batch: int = 1
+    world_size: int = 1
+    stage: int = 0
+
+    def check_parts(self, number, parts):
+        """The parts are the state and the activations."""
+        if number != sum(parts):
+            raise Verdict(
+                f"{self} is {number}; with your {parts[0]} bytes of state and {parts[1]} of "
+                f"activations it must be {sum(parts)}."
+            )
+
+
+@dataclass(frozen=True)
+class Search(OfOwn):
+    """The largest or smallest number with which a step fits."""
+
+    capacity_bytes: int = 0
+    sizes: tuple = ()
+    batch: int = 1
+
+    def check_parts(self, number, parts):
+        """The parts are the step with this number, and with the next better one, if any."""
+        for what, takes, fits in zip(("it", "the next better"), parts, (True, False), strict=False):
+            if (takes <= self.capacity_bytes) != fits:
+                raise Verdict(
+                    f"{self} is {number}, but your step_bytes of {what} is {takes}: that "
+                    f"{'does not fit' if fits else 'fits, too'}."
                 )
 
 
-def widths_of(value):
-    """``4,6,2`` as numbers, however it came."""
-    return tuple(map(int, value.split(","))) if isinstance(value, str) else tuple(value)
+@dataclass(frozen=True)
+class MostLayers(Search):
+    target = "memory:most_layers"
+    world_size: int = 1
+    stage: int = 0
 
 
-def _sent(check_of_run):
-    def checked(result, case, _):
-        widths = widths_of(case.options.get("widths", (4, 6, 2)))
-        check_of_run(result, Pass(case.world_size, case.n, widths, case.dtype, 0), case)
-
-    return checked
+@dataclass(frozen=True)
+class FewestRanks(Search):
+    target = "memory:fewest_ranks"
+    stage: int = 0
 
 
-# -- zero3_torch and hsdp_torch --------------------------------------------------------------------
+@dataclass(frozen=True)
+class TrackedActivations(ActivationBytes):
+    """Activations that torch's tracker counts, too, for a small GPT."""
+
+    def check_value(self, value):
+        """The test does it."""
+
+    @property
+    def tracked(self):
+        """What counts them: target, ranks and arguments."""
+        given = (self.sizes, self.batch, self.element_bytes, self.dropout, self.recompute)
+        return "given/gpt_torch.py:kept", 1, given
 
 
-def zero3_check(case, function, rank, value, options):
-    """Raise a verdict where what ``try_zero3`` gave back on a rank is not right."""
-    if function != "try_zero3":
-        return False
-    spec, by_layer, plan = _zero3(options.others)
-    given = options.others
-    settings = options_of(given.get("optimizer", "sgd"), by_layer=by_layer)
-    sample = sample_training(np.random.default_rng(0), spec, case.world_size, by_layer, **plan)
-    wanted = train(sample["params"], sample["steps"], sample["evaluated"], settings, case.factors)
-    check_zero3(value, wanted, rank, spec, by_layer, case)
-    return True
+@dataclass(frozen=True)
+class TrackedState(Bytes):
+    """Bytes of the state after a step of Adam in float32, of a small GPT on two ranks."""
+
+    target = "memory:state_bytes"
+    sizes: tuple = ()
+    stage: int = 0
+
+    def arguments(self):
+        dtypes = {"weight_bytes": 4, "gradient_bytes": 4, "optimizer_bytes": 8}
+        return [parameters(self.sizes), 2, self.stage], dtypes
+
+    def check_value(self, value):
+        """The test does it."""
+
+    @property
+    def tracked(self):
+        return "given/gpt_torch.py:stepped", 2, (self.sizes, self.stage)
 
 
-def _zero3(others):
-    """Network, sharding and plan of a line's options."""
-    spec = {
-        "widths": others.get("widths", (4, 6, 4)),
-        "blocks": others.get("blocks"),
-        "bias": others.get("bias", True),
-        "dtype": others.get("precision", "float64"),
-    }
-    plan = {name: others.get(name, 1) for name in ("steps", "microbatches")}
-    return spec, bool(others.get("by_layer")), plan | {"evaluate": bool(others.get("evaluate"))}
+def parameters(sizes):
+    """Matrices, biases and norms."""
+    num_layers, h, _, s, vocabulary = sizes
+    layer = 3 * h * h + 3 * h + h * h + h + 8 * h * h + 5 * h + 4 * h
+    return num_layers * layer + vocabulary * h + s * h + 2 * h
 
 
-def _seen(check_of_run):
-    def checked(result, case, _):
-        spec, by_layer, _ = _zero3(case.options)
-        check_of_run(result, case, sharded(spec, case.world_size, by_layer))
-
-    return checked
+def state(psi, n, stage, dtypes=(2, 2, 12)):
+    shard = psi // n + (psi % n > 0)
+    held = {0: (psi, psi, psi), 1: (psi, psi, shard), 2: (psi, shard, shard), 3: (shard,) * 3}
+    return sum(count * nbytes for count, nbytes in zip(held[stage], dtypes, strict=True))
 
 
-def _time(result, case, value):
-    layers = sharded(_zero3(case.options)[0], case.world_size)
-    assert_time(result, case, layers, case.options.get("costs", (1e-6, 2e-6)), int(value))
+def activations(sizes, batch, recompute=False, element_bytes=2, dropout=True):
+    """The docstring's table, line by line: elements, and bytes of each."""
+    num_layers, h, a, s, vocabulary = sizes
+    row, scores, w = s * batch * h, a * s * s * batch, element_bytes
+    table = [(row, w)] * 2 + [(3 * row, w), (scores, w), (row, w)]
+    table += [(row, w)] * 2 + [(4 * row, w)] * 2
+    if dropout:
+        table += [(scores, 1), (scores, w), (row, 1), (row, 1)]
+    layer = sum(count * nbytes for count, nbytes in table)
+    ends = 2 * row * w + row * dropout + s * batch * vocabulary * w
+    return ends + layer + (num_layers - 1) * (row * w if recompute else layer)
 
 
-def _ways(result, case, only):
-    given = case.options
-    lengths, size = given.get("lengths", (8, 4)), given.get("shard_size", 2)
-    assert_ways(
-        result, case, given.get("function", "synchronise"), size, lengths, case.dtype, str(only)
-    )
+def step(sizes, batch, n, stage, recompute=False):
+    return state(parameters(sizes), n, stage) + activations(sizes, batch, recompute)
 
 
-def _two_levels(result, case, _):
-    assert_two_levels(result, case, case.options.get("shard_size", 2))
+# -- offload ---------------------------------------------------------------------------------------
 
 
-# -- all modules -----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Schedule(Formula):
+    """A plan for layers of ``(forward_s, backward_s, nbytes)`` each."""
 
-OPTIONS = {"target", "steps", "decay", "clip", "widths"}
-UNSAID = {"target"}
-INSTEAD = {  # these make what a function needs, and try it
-    "zero1.py:step": "callers.py:zero1_steps",
-    "zero2.py:backward": "callers.py:zero2_backward",
-    "hsdp_torch.py:gather": "callers_torch.py:try_hsdp -- --function gather",
-    "hsdp_torch.py:synchronise": "callers_torch.py:try_hsdp -- --function synchronise",
-}
-CHECKS = {
-    "state": lambda result, case, _: assert_state(result, case),
-    "alike": lambda result, case, _: assert_alike(result, case),
-    "at_once": _sent(assert_sent_at_once),
-    "early": _sent(assert_sent_early),
-    "ways": _ways,
-    "two_levels": _two_levels,
-    "collectives": lambda result, case, _: assert_collectives(result, case),
-    "one_by_one": _seen(assert_one_by_one),
-    "one_ahead": _seen(assert_one_ahead),
-    "time_on": _time,
-    "reduced": _seen(assert_reduced),
-}
+    target = "offload:schedule"
+    through = "checks/inside.py:plans"
+    layers: tuple = ()
+    capacity_bytes: float = 0.0
+    host_bytes_per_s: float = 1.0
 
+    @property
+    def num_bytes(self):
+        """Of each layer."""
+        return [nbytes for *_, nbytes in self.layers]
 
-def arguments(function, world_size, rank, options):
-    """What rank ``rank`` gets after ``comm``; None for functions that make it, or aren't known."""
-    return zero_arguments(function, world_size, rank, options)
+    def time_s(self, plan):
+        layers = [Layer(*numbers) for numbers in self.layers]
+        return makespan_s(layers, plan, self.capacity_bytes, self.host_bytes_per_s)
 
+    def check_value(self, value):
+        """One word for each layer, and the plan fits."""
+        words = value if isinstance(value, list | tuple) else [value]
+        if len(words) != len(self.layers) or not all(word in CHOICES for word in words):
+            raise Verdict(
+                f"{self} is {brief(value)}; it must be one of {', '.join(CHOICES)} for each layer."
+            )
+        if math.isinf(self.time_s(words)):
+            raise Verdict(f"{self} is {brief(value)}, which needs more than the capacity.")
 
-def expected(function, world_size, rank, options):
-    """What rank ``rank`` should get; None where nothing is known, or where ``check`` knows."""
-    if function == "try_hsdp":
-        return 0.0
-    return zero_expected(function, world_size, rank, options)
+    @property
+    def shortest_s(self):
+        """Of all plans that keep the last layer: nothing gains by letting it go for no time."""
+        if not self.layers:
+            return 0.0
+        if sum(self.num_bytes) <= self.capacity_bytes:
+            return sum(forward_s + backward_s for forward_s, backward_s, _ in self.layers)
+        plans = itertools.product(CHOICES, repeat=len(self.layers) - 1)
+        return min(self.time_s((*plan, "keep")) for plan in plans)
 
+    @property
+    def reference_s(self):
+        """From the last layer to the first, with the 100 best plans so far going on."""
+        best = [("recompute",) * len(self.layers)]
+        for k in reversed(range(len(self.layers))):
+            plans = [(*plan[:k], choice, *plan[k + 1 :]) for plan in best for choice in CHOICES]
+            best = sorted(plans, key=self.time_s)[:100]
+        return self.time_s(best[0])
 
-def check(case, function, rank, value, options):
-    """Raise a verdict where what a supplied function gave back on a rank is not right."""
-    modules = (zero_check, zero3_check)
-    return any(known(case, function, rank, value, options) for known in modules)
+    def __str__(self):
+        limits = f"{self.capacity_bytes:g} bytes and {self.host_bytes_per_s:g} bytes/s"
+        return f"schedule of {len(self.layers)} layers with {limits}"

@@ -1,238 +1,205 @@
-"""Functions that call yours inside a rank, for the tests: supplied, nothing to write.
+"""Functions that call yours inside a rank, for the tests: nothing to write.
 
-The tests run outside and see only messages and results. What must be looked at from inside, such
+The tests run outside, and see only messages and results. What must be looked at from inside, such
 as memory and arrays that share it, they ask for here.
 """
 
+import contextlib
 import tracemalloc
+from copy import deepcopy
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-import offload_run
-from gpt_sizes import Sizes
-from layers import make_layers
-from offload_model import Layer, simulate
+from given.layers import make_layers
+from given.offload_model import Layer
 
 import ringside
-from ringside.checking import find
+from ringside.checking.inside import same, several
+from ringside.checking.real_calls import function_of
 
 # -- partition -------------------------------------------------------------------------------------
 
 
 def partition_calls(comm, target, calls):
-    """Call one of the functions with each of a list of arguments, in this order of modules.
+    """Call a function of ``partition.py`` with what comes of each of a list of arguments.
 
-    ``flatten`` may have a fourth argument, True: arrays lie in memory by columns and with gaps, and
-    another call follows before the result is looked at.
-    ``layout`` is called with ``(arrays, same, world_size)``: entry k of the list of parameters is
-    ``arrays[same[k]]``, so a number that stands twice in ``same`` is a tied parameter. Where there
-    are such ones, another call with the list the other way round comes before.
+    ``layout`` gets the list of arrays in which some stand twice; where there are such ones, another
+    call with the list the other way round comes before. ``flatten`` may get arrays with gaps in
+    memory, and another call follows before the result is looked at. ``views`` gets a vector of
+    which all elements are doubled before the result is looked at.
 
     Returns:
-        Per call ``(result, None, changed)``, or ``(None, "ValueError", changed)``: the exception's
-        type; and whether an argument was changed. For ``views`` the result is looked at after all
-        elements of ``flat`` were doubled.
+        Per call ``(result, exception's type, changed)``, as ``ringside.checking.inside.several``
+        does; a result that shares memory where it must not counts as a change.
     """
-    function, answers = find(target), []
+    function, answers = function_of(target), []
     for arguments in calls:
-        given = arguments
-        if target.endswith(":layout"):
-            arrays, same, world_size = arguments
-            given = [arrays[index] for index in same], world_size
-            if len(set(same)) < len(same):
+        given = tuple(deepcopy(arguments))
+        if function.__name__ == "layout":
+            arrays, order, world_size = given
+            given = [arrays[index] for index in order], world_size
+            if len(set(order)) < len(order):
                 function(given[0][::-1], world_size)
-        if target.endswith(":flatten") and len(arguments) == 4:
-            given = [_spread(each) for each in arguments[0]], *arguments[1:3]
-        if target.endswith(":views"):
-            given = np.array(arguments[0]), *arguments[1:]
-        before = _copied(given)
+        elif function.__name__ == "flatten":
+            *given, spread = given
+            if spread:
+                given[0] = [spread_out(array) for array in given[0]]
+        before = deepcopy(given)
         try:
-            answer, error = function(*given), None
-            if target.endswith(":flatten") and len(arguments) == 4:
-                function([0 * each for each in given[0]], *given[1:])
+            answer, error = function(*given), ""
         except Exception as raised:
-            answer, error = None, type(raised).__name__
-        changed = _differs(given, before)
-        if target.endswith(":flatten") and isinstance(answer, np.ndarray):
-            changed = changed or any(np.shares_memory(answer, each) for each in given[0])
-        if target.endswith(":views") and answer is not None:
+            answers.append((None, type(raised).__name__, not same(given, before)))
+            continue
+        if function.__name__ == "flatten" and spread:
+            function([0 * array for array in given[0]], *given[1:])
+        changed = not same(given, before)
+        if function.__name__ == "flatten" and isinstance(answer, np.ndarray):
+            changed = changed or any(np.shares_memory(answer, array) for array in given[0])
+        if function.__name__ == "views":
             given[0][:] *= 2
-            answer = [np.array(each) for each in answer]
+            answer = [np.array(view) for view in answer]
         answers.append((answer, error, changed))
     return answers
 
 
-def _spread(array):
-    """The same array, by columns and with gaps."""
+def spread_out(array):
+    """The same array, in memory by columns and with gaps."""
     wide = np.full([2 * d for d in array.shape], 77, array.dtype, order="F")
     wide[(slice(None, None, 2),) * array.ndim] = array
     return wide[(slice(None, None, 2),) * array.ndim]
 
 
-def _copied(value):
-    """A copy of arrays in lists, tuples and dicts at any depth."""
-    if isinstance(value, dict):
-        return {key: _copied(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_copied(each) for each in value]
-    return np.array(value) if isinstance(value, np.ndarray) else value
-
-
-def _differs(value, before):
-    if isinstance(value, dict):
-        return list(value) != list(before) or any(_differs(value[k], before[k]) for k in value)
-    if isinstance(value, list | tuple):
-        pairs = zip(value, before, strict=False)
-        return len(value) != len(before) or any(_differs(a, b) for a, b in pairs)
-    return not np.array_equal(value, before) if isinstance(value, np.ndarray) else value != before
-
-
 # -- zero1 -----------------------------------------------------------------------------------------
 
 
-def zero1_steps(comm, params, gradients, lrs, decay, clip, state=None):
+def stepped(comm, params, gradients, lrs, decay, clip, state=None):
     """One step for each gradient, from the state that is given or from the beginning.
 
     Returns:
-        ``(params, state, norms)``: after the last step, and the norm of each.
+        A dict: ``params`` and ``state`` after the last step, ``norms`` of each; whether an argument
+        ``changed``, and whether new parameters are ``shared`` with one, or can't be written to.
     """
-    init_state, step = find("zero1:init_state"), find("zero1:step")
-    state = init_state(comm, params) if state is None else state
-    norms = []
+    zero1 = import_module("zero1")
+    state = zero1.init_state(comm, params) if state is None else state
+    norms, changed, shared = [], False, False
     for gradient, lr in zip(gradients, lrs, strict=True):
-        params, state, norm = step(comm, params, gradient, state, lr, decay, clip)
+        given = [params, gradient, state]
+        before = deepcopy(given)
+        params, state, norm = zero1.step(comm, params, gradient, state, lr, decay, clip)
         norms.append(norm)
-    return params, state, norms
-
-
-def zero1_looked_at(comm, params, gradients, lrs, decay, clip):
-    """The same, with arguments that can't be written to on even ranks, looked at afterwards.
-
-    Returns:
-        ``(params, state, norms, changed, shared)``: did an argument change; does a result share
-        memory with one, or can't it be written to?
-    """
-    init_state, step = find("zero1:init_state"), find("zero1:step")
-    state, norms, changed, shared = init_state(comm, params), [], False, False
-    for gradient, lr in zip(gradients, lrs, strict=True):
-        given = params, gradient, state
-        before = _copied(given)
-        for array in given[:2]:
-            array.flags.writeable = comm.Get_rank() % 2 == 1
-        params, state, norm = step(comm, params, gradient, state, lr, decay, clip)
-        norms.append(norm)
-        changed = changed or _differs(given, before)
-        shared = shared or any(np.shares_memory(params, each) for each in given[:2])
+        changed = changed or not same(given, before)
+        shared = shared or any(np.shares_memory(params, array) for array in given[:2])
         shared = shared or not params.flags.writeable
-    return params, state, norms, changed, shared
+    return {
+        "params": params, "state": state, "norms": norms, "changed": changed, "shared": shared,
+    }  # fmt: skip
 
 
 # -- zero2 -----------------------------------------------------------------------------------------
 
 
-def zero2_backward(comm, params, x, grad_output):
-    """Forward pass, then your backward pass: ``(grad_input, shard)``."""
-    layers = make_layers(params)
-    for layer in layers:
-        x = layer.forward(x)
-    return find("zero2:backward")(comm, layers, grad_output)
+def backward(comm, params, x, grad_output, watched):
+    """Forward pass, then your backward pass.
 
-
-def zero2_memory(comm, params, x, grad_output):
-    """The same under watch: and the most that a rank held when a layer's pass began, in bytes."""
+    Returns:
+        A dict: ``grad_input``, ``shard``, and if ``watched`` the most bytes that were ``held`` when
+        a layer's backward pass began.
+    """
     layers, held = make_layers(params), []
     for layer in layers:
         x = layer.forward(x)
-        layer.backward = _watched(layer.backward, held)
+        if watched:
+            layer.backward = looked_at(layer.backward, held)
+    with watched_memory() if watched else contextlib.nullcontext():
+        grad_input, shard = import_module("zero2").backward(comm, layers, grad_output)
+    return {"grad_input": grad_input, "shard": shard, "held": max(held, default=0)}
+
+
+@contextlib.contextmanager
+def watched_memory():
     tracemalloc.start()
     try:
-        grad_input, shard = find("zero2:backward")(comm, layers, grad_output)
+        yield
     finally:
         tracemalloc.stop()
-    return grad_input, shard, max(held)
 
 
-def _watched(backward, held):
-    def looked_at(grad_output):
-        held.append(_held_bytes())
-        return backward(grad_output)
+def looked_at(function, held):
+    """The function, which notes first what memory is held."""
 
-    return looked_at
+    def called(grad_output):
+        held.append(held_bytes())
+        return function(grad_output)
+
+    return called
 
 
-def _held_bytes():
+def held_bytes():
     """Bytes that your files and the layers have allocated, without those of the kit."""
-    kit = str(Path(ringside.__file__).parent)
-    ours = [f"{kit}/*", f"{Path(__file__).parent}/callers.py", tracemalloc.__file__]
+    kit, here = str(Path(ringside.__file__).parent), Path(__file__)
+    ours = [f"{kit}/*", str(here), tracemalloc.__file__, contextlib.__file__]
     filters = [tracemalloc.Filter(False, pattern) for pattern in ours]
-    found = tracemalloc.take_snapshot().filter_traces(filters).statistics("filename")
-    return sum(each.size for each in found)
+    statistics = tracemalloc.take_snapshot().filter_traces(filters).statistics("filename")
+    return sum(entry.size for entry in statistics)
 
 
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def memory_numbers(comm, target, calls):
+def memory_calls(comm, target, calls):
     """Call a function of ``memory.py`` with each of a list of ``(arguments, options)``.
 
     Arguments that are tuples become ``Sizes``.
 
     Returns:
-        Per call ``(result, None)``, or ``(None, "ValueError")``: the exception's type.
+        Per call ``((result, parts), exception's type, changed)``; parts are what the module's other
+        functions answer that the result is made of.
     """
-    answers = []
-    for arguments, options in calls:
-        arguments = [Sizes(*each) if isinstance(each, tuple) else each for each in arguments]
-        try:
-            answers.append((find(target)(*arguments, **options), None))
-        except Exception as error:
-            answers.append((None, type(error).__name__))
-    return answers
+    memory = import_module("memory")
+
+    def asked(name, arguments, options=None):
+        given = [memory.Sizes(*each) if isinstance(each, tuple) else each for each in arguments]
+        return getattr(memory, name)(*given, **(options or {}))
+
+    def parts(name, result, arguments, options):
+        if name == "activation_bytes" and options == {"recompute": True}:
+            sizes, batch = arguments
+            return [asked(name, [(1, *sizes[1:]), batch])]
+        if name == "step_bytes":
+            sizes, batch, *ranks_and_stage = arguments
+            state = asked("state_bytes", [asked("num_parameters", [sizes]), *ranks_and_stage])
+            return [state, asked("activation_bytes", [sizes, batch], options)]
+        if name == "most_layers":
+            _, sizes, *rest = arguments
+            models = [(count, *sizes[1:]) for count in (result, result + 1)]
+            return [asked("step_bytes", [model, *rest], options) for model in models]
+        if name == "fewest_ranks":
+            _, sizes, batch, stage = arguments
+            counts = [count for count in (result, result - 1) if count]
+            return [asked("step_bytes", [sizes, batch, n, stage], options) for n in counts]
+        return []
+
+    def answered(arguments, options):
+        name = target.partition(":")[2]
+        result = asked(name, arguments, options)
+        return result, parts(name, result, arguments, options)
+
+    return [several_of(answered, call) for call in calls]
+
+
+def several_of(function, call):
+    """``(result, exception's type, changed)`` of one call."""
+    try:
+        return function(*call), "", False
+    except Exception as error:
+        return None, type(error).__name__, False
 
 
 # -- offload ---------------------------------------------------------------------------------------
 
 
-def layers_of(numbers):
-    """Layers, from ``(forward_s, backward_s, nbytes)`` of each."""
-    return [Layer(*each) for each in numbers]
-
-
-def offload_plans(comm, target, calls):
-    """Call ``offload.schedule`` with each of a list of ``(numbers of layers, capacity, host)``.
-
-    Returns:
-        Per call ``(plan, None)``, or ``(None, "ValueError")``: the exception's type.
-    """
-    answers = []
-    for numbers, capacity_bytes, host_bytes_per_s in calls:
-        layers = layers_of(numbers)
-        try:
-            plan = find(target)(layers, capacity_bytes, host_bytes_per_s)
-            kept = layers == layers_of(numbers)
-            answers.append((plan, None) if kept else (None, "an input that was changed"))
-        except Exception as error:
-            answers.append((None, type(error).__name__))
-    return answers
-
-
-def offload_gradients(comm, hidden_widths, seed, capacity_bytes, host_bytes_per_s):
-    """Plan for a small network, run it by the plan, and once more with everything kept."""
-    weights, x = offload_run.drawn(np.random.default_rng(seed), hidden_widths)
-    layers = [Layer(1, 2, 8 * len(x) * width) for width in hidden_widths]
-    plan = find("offload:schedule")(layers, capacity_bytes, host_bytes_per_s)
-    planned = offload_run.gradients(weights, x, plan, capacity_bytes)
-    kept = offload_run.gradients(weights, x, ["keep"] * len(layers), 10**9)
-    pairs = zip(planned, kept, strict=True)
-    return list(plan), all(np.array_equal(a, b) for ab in pairs for a, b in zip(*ab, strict=True))
-
-
-def try_offload(numbers, capacity_bytes, host_bytes_per_s):
-    """Plan for layers of ``(forward_s, backward_s, nbytes)`` each, and say what the plan costs."""
-    import offload
-
-    layers = layers_of(numbers)
-    plan = offload.schedule(layers, capacity_bytes, host_bytes_per_s)
-    print(plan)
-    time_s, peak = simulate(layers, plan, capacity_bytes, host_bytes_per_s)
-    print(f"takes {time_s:.6g} s, and {peak} bytes at most.")
+def plans(comm, target, calls):
+    """Call ``offload.schedule`` with layers of each of a list of arguments."""
+    calls = [([Layer(*numbers) for numbers in layers], *limits) for layers, *limits in calls]
+    return several(comm, target, calls)
