@@ -1,8 +1,8 @@
 """``autograder new-assignment NAME``: a small assignment that builds, verifies and grades at once.
 
-It is a copy of ``templates/new_assignment/{mpi,torch}``, in ``solutions/NAME``: reference,
-notebook and public tests, with ``hidden/``, ``wrong/`` and ``right/``. It is made beside its place
-under a temporary name, then renamed: all of it or nothing.
+It is a copy of ``templates/new_assignment/{mpi,torch}``, in ``solutions/NAME``: reference and
+notebook, with ``checks/``, ``hidden/`` and ``verify/``. It is made beside its place under a
+temporary name, then renamed: all of it or nothing.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ import ast
 import contextlib
 import dataclasses
 import math
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -42,8 +42,12 @@ from ringside.checking.assertions import (
     assert_array,
     assert_ran,
     buffered,
+    long_wire,
+    magnitude,
     one_line,
     rendezvous,
+    short_wire,
+    total,
 )
 from ringside.errors import TargetError
 from ringside.factors import Factors
@@ -54,6 +58,14 @@ if TYPE_CHECKING:
     from ringside.session.session import Result
 
 Self = TypeVar("Self", bound="Case")
+
+# Machines of the tests' own, by the names that cases have for them.
+MACHINES: Mapping[str, Callable[[], Machine]] = {
+    "buffered": buffered,
+    "rendezvous": rendezvous,
+    "long wire": long_wire,
+    "short wire": short_wire,
+}
 
 _FACTORS, _MEMBERS = 1 << 20, 1 << 21  # what is drawn from a seed beside the ranks' inputs
 _TOLERANCES = {"float64": 1e-12, "float32": 1e-5, "float16": 1e-2, "complex64": 1e-5}
@@ -75,7 +87,7 @@ class Case:
         p: ranks of ``comm``.
         seed: what inputs are drawn from.
         members: ranks of a world of ``world`` ranks that make up ``comm``; (): the whole world.
-        machine: as ``ringside run --machine`` takes it; also "rendezvous" and "buffered".
+        machine: as ``ringside run --machine`` takes it, or one of ``MACHINES``.
         latencies: seed of permuted latencies; 0: as the machine has them.
         announced: the passes of supplied layers are announced, and have factors
             (``ringside.factors``).
@@ -219,6 +231,53 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Vectors(Case):
+    """A call that gives each rank a vector of its own, and to each rank a sum of some of them.
+
+    Short messages are buffered, as real libraries do it, unless a case says another machine.
+    """
+
+    n: int = 11
+    dtype: str = "float64"
+    machine: str = dataclasses.field(default="buffered", kw_only=True)
+
+    def vector(self, rank: int) -> Array:
+        """A rank's vector: integers whose sum fits, or floats of a scale of the rank's own."""
+        rng = self.rng(rank)
+        if np.dtype(self.dtype).kind == "i":
+            limit = int(np.iinfo(self.dtype).max) // (2 * max(1, self.p))  # twice the sum fits
+            return rng.integers(-limit, limit, size=self.n, dtype=self.dtype)
+        return (rng.standard_normal(self.n) * (1 + int(rng.integers(0, 9)))).astype(self.dtype)
+
+    def inputs(self, rank: int) -> tuple[Any, ...]:
+        return (self.vector(rank),)
+
+    def summands(self, rank: int) -> Sequence[Array]:
+        """What the rank's result is the sum of."""
+        return [self.vector(each) for each in range(self.p)]
+
+    def right(self) -> Sequence[Any]:
+        return [total(self.summands(rank)) for rank in range(self.p)]
+
+    def check(self, run: Result) -> None:
+        assert_ran(run, self)
+        for rank, value in enumerate(run.values):
+            parts = self.summands(rank)
+            what = f"rank {rank}'s {self.what}"
+            assert_array(value, total(parts), magnitude(parts), self, what, parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a whole vector."""
+        return self.n * np.dtype(self.dtype).itemsize
+
+    @property
+    def shard_nbytes(self) -> int:
+        """Bytes of the longest shard: ceil(n / p) elements."""
+        return -(-self.n // self.p) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
 class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
@@ -342,27 +401,25 @@ def _checked(kind: type[Case], values: Mapping[str, Any]) -> Case:
         raise TargetError(f"--case: {error}.") from None
 
 
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+
+
 def _words(text: str) -> list[str]:
-    """The words of a case: blanks within quotes and brackets are no ends."""
-    lexer = shlex.shlex(text, posix=False)
-    lexer.whitespace_split, lexer.commenters = True, ""
+    """The words of a case: a blank in quotes or brackets ends none."""
     words, depth = list[str](), 0
-    try:
-        for word in lexer:
-            if depth:
-                words[-1] += word
-            else:
-                words.append(word)
-            depth += sum(map(word.count, "([{")) - sum(map(word.count, ")]}"))
-    except ValueError as error:
-        raise TargetError(f"--case {text!r}: {error}.") from None
+    for word in _WORD.findall(text):
+        if depth:
+            words[-1] += word
+        else:
+            words.append(word)
+        depth += sum(map(word.count, "([{")) - sum(map(word.count, ")]}"))
     return words
 
 
 def machine_of(case: Case) -> Machine:
     """The machine that a case names."""
-    own = {"rendezvous": rendezvous, "buffered": buffered}
-    return own[case.machine]() if case.machine in own else Machine.load(case.machine)
+    own = MACHINES.get(case.machine)
+    return Machine.load(case.machine) if own is None else own()
 
 
 # Comparing

@@ -164,8 +164,9 @@ def main(folder: str, scratch: str, *gloo: str) -> None:
     rank, communicator, convert, convert_back, end = prepare(scratch, *map(int, gloo))
     with Path(scratch, str(rank)).open("wb") as results:
         for target, arguments in calls:
+            comm = communicator()  # of this call alone: who keeps it for later ones fails there
             try:
-                value = function_of(target)(communicator(), *convert(arguments[rank]))
+                value = function_of(target)(comm, *convert(arguments[rank]))
                 frame = codec.encode(("value", convert_back(value)))
             except BaseException as error:
                 frame = codec.encode(("error", failure.encode_caught(error, folder)))
@@ -173,6 +174,8 @@ def main(folder: str, scratch: str, *gloo: str) -> None:
             results.flush()
             if codec.decode(frame)[0] == "error":  # the others may wait for this one
                 end()
+            if not gloo:
+                comm.Free()
 
 
 def _on_mpi(scratch: str) -> tuple[Any, ...]:

@@ -34,8 +34,8 @@ def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()
     frames = []
     prefix = folder.rstrip("/") + "/"
     for entry in traceback.extract_tb(error.__traceback__):
-        if entry.filename.startswith((_HERE, "<frozen")):
-            continue
+        if entry.filename.startswith((_HERE, "<frozen")) or entry.filename.endswith(".pyx"):
+            continue  # a library that Cython has compiled names its sources relatively
         name = entry.filename.removeprefix(prefix)
         frames.append((name, int(entry.lineno or 0), entry.name, entry.line or ""))
     student_frames = [frame for frame in frames if not frame[0].startswith("/")]

@@ -670,7 +670,7 @@ def trace_torch(
 
 
 def front_end_of(where: Target) -> str:
-    """``"torch"`` if the file imports torch and the function doesn't begin with ``comm``.
+    """``"torch"`` if the file imports torch, or is named so, and the function takes no ``comm``.
 
     Of a module of the kit's own its name tells.
 
@@ -687,7 +687,8 @@ def front_end_of(where: Target) -> str:
         takes_comm = rb"^def[ \t]+" + where.function.encode() + rb"[ \t]*\(\s*comm\b"
         if re.search(takes_comm, text, re.MULTILINE):
             return "mpi"
-    return "torch" if _IMPORTS_TORCH.search(text) else "mpi"
+    named_so = where.file.endswith("_torch.py")
+    return "torch" if named_so or _IMPORTS_TORCH.search(text) else "mpi"
 
 
 def _per_rank(args: Any, size: int, where: Target) -> list[Any]:

@@ -34,11 +34,10 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
 # and when, and the rest for safety, memory and speed in virtual time. All that the hidden suite
-# asks stands in the module's docstring, and the public tests in `test_public.py` ask for the same
-# kinds of things. Supplied are `model.py` (layers with an explicit backward pass, which declare
-# their floating-point operations, so that virtual time passes for them), `model_torch.py` (the same
-# for torch) and `callers.py` and `callers_torch.py` (how the tests call your
-# functions).
+# asks stands in the module's docstring. The tests lie in `checks/`, where you can read them; the
+# hidden suite asks the same of other cases. In `given/` are `model.py` (layers with an explicit
+# backward pass, which declare their floating-point operations, so that virtual time passes for
+# them) and `model_torch.py` (the same for torch).
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -46,8 +45,8 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from cases import greedy, ring_s
-from model import random_parameters
+from checks.cases import greedy, ring_s
+from given.model import random_parameters
 
 import ringside
 from ringside import Machine, guess, reveal
@@ -66,7 +65,7 @@ print(f"{len(sizes)} parameters, of {sizes[0]} and {sizes[1]} bytes in turn")
 #
 # Six layers, each with a weight and a bias. The cell runs one step on four ranks: forward,
 # backward, then one blocking all-reduce for each gradient. The simulated network counts and times
-# every byte; compute takes the time that `model.py` declares.
+# every byte; compute takes the time that `given/model.py` declares.
 #
 # An all-reduce of n bytes round a ring of p ranks takes `2 (p - 1) (alpha + n / p beta)`, on this
 # machine with alpha = 10 µs and beta = 1 ns a byte.
@@ -82,7 +81,7 @@ guess(
 # %%
 # %%ranks 4 --machine textbook,alpha_s=1e-5
 import numpy as np
-from model import Model, loss_gradient, random_parameters
+from given.model import Model, loss_gradient, random_parameters
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -149,9 +148,9 @@ arguments = []
 for rank in range(P):
     gradients = [np.full(1000 * (k + 1), float(rank)) for k in range(6)]
     ready = np.array([k not in late[rank] for k in range(6)])
-    arguments.append(("fusion_cycle", gradients, (ready, 50_000), False))
-fusion_run = ringside.run("callers.py:averaged", P, arguments)
-print("averaged:", fusion_run.values[0][0])
+    arguments.append(("fusion_cycle", gradients, (ready, 50_000), False, False))
+fusion_run = ringside.run("checks/inside.py:averaged", P, arguments)
+print("averaged:", fusion_run.values[0]["returned"])
 print("all-reduces of", [record.nbytes for record in fusion_run.collectives], "bytes")
 
 # %% [markdown]
@@ -193,8 +192,9 @@ batches = [tuple(rng.standard_normal((2, BATCH, WIDTHS[0]))) for rng in rngs]
 
 def step(buckets, world_size=P, machine=cluster, work=WORK):
     """One step of overlap.py on simulated ranks."""
-    arguments = [(params, [batches[r % P]], buckets, None, work) for r in range(world_size)]
-    return ringside.run("callers.py:overlapped", world_size, arguments, machine=machine)
+    plain = (None, work, False, False)  # no update, no step before, no look at memory
+    arguments = [(params, [batches[r % P]], buckets, *plain) for r in range(world_size)]
+    return ringside.run("checks/inside.py:overlapped", world_size, arguments, machine=machine)
 
 
 one_bucket = step([list(range(len(sizes)))[::-1]])
@@ -314,7 +314,7 @@ assert speedups["a bucket for each layer"][-1] > speedups["one bucket"][-1]
 # %% [markdown]
 # ## 5. In torch, with hooks
 #
-# With `model.py` you called each layer's backward pass yourself. In torch, autograd does, and a
+# With `given/model.py` you called each layer's backward pass yourself. In torch, autograd does, and a
 # *hook* tells you when a parameter's gradient has been added up:
 # `param.register_post_accumulate_grad_hook(function)`. In which order do they fire?
 
@@ -390,7 +390,7 @@ for rank, path in enumerate(paths):
     initial = [rng.standard_normal(shape) / 6 for shape in shapes]
     x, target = rng.standard_normal((2, 4, 32))
     arguments.append((spec, initial, [], [[(x, target, path)]], options))
-ddp_run = ringside.run("callers_torch.py:train", 4, arguments)
+ddp_run = ringside.run("checks/inside_torch.py:train", 4, arguments)
 ends = [value["params"] for value in ddp_run.values]
 for other in ends[1:]:
     assert all(np.array_equal(a, b) for a, b in zip(ends[0], other, strict=True))
@@ -429,8 +429,8 @@ ddp_run.timeline
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch callers_torch.py:measured_ddp --site zaratan --gpus-per-node 4 --out gpus \
-#     -- --n 512
+# ringside launch checks/inside_torch.py:measured_ddp --site zaratan --gpus-per-node 4 \
+#     --out gpus -- --n 512
 # ```
 
 # %%

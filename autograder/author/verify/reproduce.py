@@ -60,6 +60,12 @@ class Typed:
     sentence: str
     outcome: str
     output: str = ""
+    exact: bool = False  # the line is the test itself: it must show the same sentence
+
+    @property
+    def shows(self) -> bool:
+        """Whether a reader of what the line prints sees the failure."""
+        return self.outcome == "same" if self.exact else self.outcome in SHOWN
 
     @property
     def name(self) -> str:
@@ -178,7 +184,10 @@ def _typed(
     sentence = str(found["message"]).splitlines()[0] if found["message"] else ""
     output, status = type_line(line, folder) if line else ("", 0)
     outcome = judge(sentence, line, output, status)
-    return Typed(plan.name, module, suite, test, wrong, line, sentence, outcome, output[-4000:])
+    output = output[-4000:]
+    return Typed(
+        plan.name, module, suite, test, wrong, line, sentence, outcome, output, plan.tests_once
+    )
 
 
 def public_lines(
@@ -256,9 +265,9 @@ def faults(all_typed: Iterable[Typed], exceptions: Mapping[str, str]) -> list[st
     """
     lines = []
     for typed in all_typed:
-        if typed.outcome not in SHOWN and typed.name not in exceptions:
+        if not typed.shows and typed.name not in exceptions:
             lines.append(f"{typed.name}: {typed.outcome}, and it is no exception in {EXCEPTIONS}")
-        if typed.outcome in SHOWN and typed.name in exceptions:
+        if typed.shows and typed.name in exceptions:
             lines.append(f"{typed.name}: shown, so it need be no exception in {EXCEPTIONS}")
     return lines
 
@@ -280,7 +289,7 @@ def table(all_typed: Sequence[Typed]) -> str:
         f"{each.outcome:<8} {each.name} ({each.wrong})\n         {each.sentence[:150]}\n"
         f"         {each.line[:150]}"
         for each in all_typed
-        if each.outcome not in SHOWN
+        if not each.shows
     ]
     units = list(dict.fromkeys(each.unit for each in all_typed))
     lines.append(f"{'':<22}" + "".join(f"{outcome:>9}" for outcome in OUTCOMES))

@@ -83,21 +83,25 @@ def _result(finding: Finding) -> str | float:
 def line_rows(typed: Sequence[reproduce.Typed]) -> Rows:
     """How many lines of a module show their failure, and each one that doesn't."""
     rows: Rows = {}
-    tally = Counter((t.module, t.suite) for t in typed if t.outcome in reproduce.SHOWN)
+    tally = Counter((t.module, t.suite) for t in typed if t.shows)
     for line in typed:
         of = rows.setdefault(line.module, {})
         of[f"lines of {line.suite} tests"] = f"{tally[line.module, line.suite]} shown"
-        if line.outcome not in reproduce.SHOWN:
+        if not line.shows:
             of[f"line of {line.suite} {line.test}"] = line.outcome
     return rows
 
 
 def broken_lines(typed: Sequence[reproduce.Typed], exceptions: Mapping[str, str]) -> list[str]:
-    """A fault for each line that can't be run; one that shows less is a row of the record."""
+    """A fault for each line that can't be run, or is its test itself and shows something else.
+
+    Another one that shows less is a row of the record.
+    """
     return [
-        f"{line.name}: its line can't be run: {line.line}"
+        f"{line.name}: its line {'shows less' if line.exact else 'cannot be run'}: {line.line}"
         for line in typed
-        if line.outcome == "broken" and line.name not in exceptions
+        if (not line.shows if line.exact else line.outcome == "broken")
+        and line.name not in exceptions
     ]
 
 

@@ -21,7 +21,7 @@
 
 # %% [markdown]
 # The module is graded by a hidden suite of 100 points. All that it asks stands in the module's
-# docstring, and the public tests in `test_public.py` ask for the same kinds of things.
+# docstring, and the public tests in `checks/` are the same ones, with other cases.
 
 # %%
 # %load_ext ringside

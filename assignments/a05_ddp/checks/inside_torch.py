@@ -1,9 +1,8 @@
-"""Functions that call ``ddp_torch`` inside a rank, for the tests: supplied, nothing to write.
+"""Functions that call ``ddp_torch`` inside a rank, for the tests: nothing to write.
 
-``try_ddp`` is for you: it makes inputs of its own, and runs what a verdict names. ``measured_ddp``
-is for real ranks, on CPUs or GPUs::
+``measured_ddp`` is for real ranks, on CPUs or GPUs::
 
-    ringside launch callers_torch.py:measured_ddp --site zaratan --gpus-per-node 4 -- --n 512
+    ringside launch checks/inside_torch.py:measured_ddp --site zaratan --gpus-per-node 4 -- --n 512
 """
 
 import contextlib
@@ -11,7 +10,7 @@ import gc
 from importlib import import_module
 
 import torch
-from model_torch import Network, loss_of
+from given.model_torch import Network, loss_of
 from torch import nn
 
 
@@ -89,45 +88,8 @@ def train(group, spec, params, buffers, steps, options):
     return result
 
 
-def serial(group, spec, params, buffers, steps_of_rank, options):
-    """The same training without a group: all ranks' microbatches one after another, in one network.
-
-    Args:
-        steps_of_rank: per rank what ``train`` gets as ``steps``.
-
-    Returns:
-        The parameters at the end.
-    """
-    network = Network(**spec)
-    with torch.no_grad():
-        for mine, given in zip(network.parameters(), params, strict=True):
-            mine.copy_(given)
-    learning = [each for each in network.parameters() if each.requires_grad]
-    optimizer = torch.optim.SGD(learning, lr=options["lr"], momentum=options["momentum"])
-    for of_rank in zip(*steps_of_rank, strict=True):
-        optimizer.zero_grad()
-        for param in learning:
-            param.grad = torch.zeros_like(param)  # momentum moves unused ones too
-        for microbatches in of_rank:
-            for x, target, path in microbatches:
-                (loss_of(network(x, path), target) / len(steps_of_rank)).backward()
-        optimizer.step()
-    return copies(network.parameters())
-
-
-def alone(group, spec, params, steps):
-    """This rank's own gradients of the first microbatch: no other rank takes part."""
-    network = Network(**spec)
-    with torch.no_grad():
-        for mine, given in zip(network.parameters(), params, strict=True):
-            mine.copy_(given)
-    x, target, path = steps[0][0]
-    loss_of(network(x, path), target).backward()
-    return [p.grad.clone() for p in network.parameters()]
-
-
 def evaluated(group, spec, params, buffers, x, path, bucket_bytes):
-    """The output in evaluation mode, and the buffers afterwards."""
+    """The output in evaluation mode, and the buffers afterwards, in a list."""
     network = Network(**spec)
     ddp = import_module("ddp_torch").DDP(network, group, bucket_bytes=bucket_bytes)
     with torch.no_grad():
@@ -136,7 +98,7 @@ def evaluated(group, spec, params, buffers, x, path, bucket_bytes):
         for mine, given in zip(network.buffers(), buffers, strict=True):
             mine.copy_(given)
     ddp.eval()
-    return ddp(x, path=path).detach(), copies(network.buffers())
+    return [ddp(x, path=path).detach(), *copies(network.buffers())]
 
 
 def copies(tensors):
@@ -172,41 +134,6 @@ def held_bytes(network, known):
         if storage.data_ptr() not in storages:
             found[storage.data_ptr()] = storage.nbytes()
     return sum(found.values())
-
-
-# -- for trying out -------------------------------------------------------------------------------
-
-PATHS = {"plain": [0, 1, 2, 3], "tied": [0, 1, 2, 3], "frozen": [0, 1, 2, 3], "unused": [0, 1, 3]}
-SPECS = {"tied": {"tied": [(0, 2)]}, "frozen": {"frozen": [1]}}
-
-
-def try_ddp(group, network="plain", bucket_bytes=1000, steps=1, microbatches=1, nested=False):
-    """Train a sample network of four layers; returns the last gradients.
-
-    Args:
-        network: "plain", "tied", "frozen", or "unused" (rank 0 leaves out one layer).
-        microbatches: of a step; all but the last run inside ``no_sync()``.
-        nested: whether another ``no_sync()`` ends inside each.
-    """
-    rank = group.rank()
-    generator = torch.Generator().manual_seed(rank)
-    spec = {"width": 8, "num_layers": 4, "backward_s": 1e-5, **SPECS.get(network, {})}
-    sample = Network(**spec)
-    params = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in sample.parameters()]
-    path = PATHS[network] if rank == 0 else PATHS["plain"]
-
-    def batch():
-        return torch.randn(2, 4, 8, generator=generator, dtype=torch.float64).unbind()
-
-    given = [[(*batch(), path) for _ in range(microbatches)] for _ in range(steps)]
-    options = {
-        "bucket_bytes": bucket_bytes, "lr": 0.1, "momentum": 0.9, "set_to_none": True,
-        "nested": nested,
-    }  # fmt: skip
-    return train(group, spec, params, [], given, options)["gradients"][-1]
-
-
-# -- for measuring --------------------------------------------------------------------------------
 
 
 def measured_ddp(group, params, x, target, bucket_bytes):
