@@ -28,6 +28,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,9 +155,9 @@ class Case:
         """p, as checks of runs call it."""
         return self.p
 
-    @property
+    @functools.cached_property
     def factors(self) -> Factors | None:
-        """Those of its passes, where they are announced."""
+        """Those of its passes, where they are announced; they number a rank's passes."""
         if not self.announced:
             return None
         factors = Factors.drawn(np.random.default_rng([self.seed, _FACTORS]))
