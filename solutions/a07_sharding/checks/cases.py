@@ -198,6 +198,7 @@ class Steps(Case):
     steps: int = 1
     decay: float = 0.0
     clip: float | None = None
+    machine: str = field(default="buffered", kw_only=True)
 
     @property
     def itemsize(self):
@@ -298,6 +299,7 @@ class Backward(Case):
     n: int = 3
     dtype: str = "float64"
     watched: bool = False
+    machine: str = field(default="buffered", kw_only=True)
 
     @property
     def params(self):
