@@ -8,9 +8,9 @@ import numpy as np
 import ringside
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, assert_like, cast, machine_of
+from ringside.trace import Kind, Trace
 
 BATCH = 3  # samples of a microbatch
-COSTS = (1e-6, 2e-6)  # seconds of a layer's forward and of its backward pass
 
 # -- zero3_torch -----------------------------------------------------------------------------------
 
@@ -28,8 +28,7 @@ class Train(Case):
         keep_zeros: gradients become zeros between steps, not None.
         optimizer: "sgd" (with momentum 0.5) or "adam".
         second: another network makes a step before.
-        share: a backward pass takes so many times as long as a layer's gather and reduce-scatter on
-            8 ranks; 0: 2 µs.
+        costs: seconds of virtual time of a layer's forward and of its backward pass.
         stretched: the time is that on so many ranks, which cut the same layers into more shards.
     """
 
@@ -46,20 +45,12 @@ class Train(Case):
     keep_zeros: bool = False
     optimizer: str = "sgd"
     second: bool = False
-    share: float = 0.0
+    costs: tuple = (1e-6, 2e-6)
     stretched: int = 0
 
     @property
     def lr(self):
         return 0.1
-
-    @property
-    def costs(self):
-        """Seconds of virtual time of a layer's forward and of its backward pass."""
-        if not self.share:
-            return COSTS
-        backward_s = 2 * self.share * ring_s(self.layers[0].nbytes, 8, machine_of(self))
-        return backward_s / 2, backward_s
 
     @property
     def spec(self):
@@ -331,6 +322,27 @@ def schedule_s(sizes, costs, p, machine, *, again=True):
     return max(now, reduced)
 
 
+def stretched(trace, world_size, itemsize=8):
+    """The trace of the same program on more ranks, which cut the same layers into more shards.
+
+    Rank r does what rank ``r % p`` did; layers are padded anew.
+    """
+
+    def of_more_ranks(op):
+        if op.kind != Kind.COLLECTIVE:
+            return op
+        name, sequence, root, _, sizes = op.detail
+        own = -(-sum(sizes) // itemsize // world_size) * itemsize
+        detail = name, sequence, root, tuple(range(world_size)), (own,) * world_size
+        return op._replace(nbytes=own, detail=detail)
+
+    ops = [
+        [of_more_ranks(op) for op in trace.ops[rank % trace.world_size]]
+        for rank in range(world_size)
+    ]
+    return Trace(world_size, ops, trace.sites, trace.machine)
+
+
 # -- hsdp_torch ------------------------------------------------------------------------------------
 
 
@@ -489,3 +501,9 @@ class MeasuredHybrid(Synchronise):
 
     target = "checks/inside_torch.py:hsdp"
     through = ""
+
+    def right(self):
+        return [(parts, False) for parts in super().right()]  # no input is changed
+
+    def check(self, run):
+        Case.check(self, run)

@@ -34,8 +34,8 @@ def train(group, spec, params, steps, evaluated, options):
             ``set_to_none``, and ``second``: another network makes a step before.
 
     Returns:
-        A dict: ``begin`` and ``shards`` (before and after), ``gradients`` (of the shards, per
-        step), ``outputs`` (per step of the last microbatch), ``evaluations`` (per step a list).
+        A dict: ``shards`` at the end, ``gradients`` (of the shards, per step), ``outputs`` (per
+        step of the last microbatch), ``evaluations`` (per step a list).
     """
     if options.get("second"):  # another network's shards are another network's
         other = _wrapped(_filled(spec, [-each for each in params]), group, options["by_layer"])
@@ -49,7 +49,7 @@ def train(group, spec, params, steps, evaluated, options):
         optimizer = torch.optim.Adam(shards, lr=options["lr"])
     else:
         optimizer = torch.optim.SGD(shards, lr=options["lr"], momentum=0.5)
-    result = {"begin": _copies(shards), "gradients": [], "outputs": [], "evaluations": []}
+    result = {"gradients": [], "outputs": [], "evaluations": []}
     for microbatches in steps:
         with torch.no_grad():
             result["evaluations"].append([zero(x).clone() for x in evaluated])
@@ -83,12 +83,13 @@ def alone(group, spec, params, x, target, evaluate):
     return [shard.grad for shard in zero.shards()]
 
 
-def with_fully_shard(group, spec, params, steps, options):
-    """The same training with torch's own ``fully_shard``; returns whole parameters.
+def with_fully_shard(group, spec, params, steps, whole):
+    """Training by SGD with torch's own ``fully_shard``.
 
     Args:
         group: all ranks of the world.
         params: the right parameters of the whole network.
+        whole: gather all parameters at the end, and return them.
     """
     from torch.distributed.fsdp import fully_shard
 
@@ -97,15 +98,13 @@ def with_fully_shard(group, spec, params, steps, options):
     for child in net:
         fully_shard(child, mesh=mesh)
     fully_shard(net, mesh=mesh)
-    optimizer = torch.optim.SGD(net.parameters(), lr=options["lr"], momentum=0.5, foreach=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5, foreach=False)
     for microbatches in steps:
         optimizer.zero_grad()
         for x, target in microbatches:
             loss_of(net(x), target).backward()
         optimizer.step()
-    if options.get("whole", True):
-        return [param.full_tensor().detach() for param in net.parameters()]
-    return []
+    return [param.full_tensor().detach() for param in net.parameters()] if whole else []
 
 
 def _filled(spec, params):

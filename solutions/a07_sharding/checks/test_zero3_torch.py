@@ -7,12 +7,12 @@ several pieces counts as one.
 
 from dataclasses import dataclass
 
-from checks.cases_torch import Alone, OneByOne, Train, schedule_s
-from ringside import replay
+from checks.cases_torch import Alone, OneByOne, Train, ring_s, schedule_s, stretched
+from ringside import Machine, replay
 from ringside.checking import assert_moved, award
 from ringside.checking.assertions import microseconds
 from ringside.checking.suite import Suite, group
-from ringside.trace import Kind, Trace
+from ringside.trace import Kind
 
 suite = Suite("zero3_torch")
 POWERS, OTHERS = "2 and 4 ranks", "other worlds"
@@ -22,6 +22,10 @@ FIVE = (4, 3, 5, 2, 6)
 BLOCKS = {"widths": (4, 6, 5, 3), "blocks": (2, 1)}
 DEEP = (64,) * 13
 SLOW = "name=slow wire,alpha_s=1e-06,beta_s_per_byte=1e-06"
+# A backward pass takes as long as a layer's gather and reduce-scatter on 8 ranks.
+BACKWARD_S = 2 * ring_s(8 * 41 * 40, 8, Machine.load(SLOW))
+COSTS = BACKWARD_S / 2, BACKWARD_S
+STEP = Train(4, (40,) * 7, costs=COSTS, steps=1, machine=SLOW, announced=True)
 
 
 @suite.test(
@@ -206,34 +210,7 @@ def test_two_layers_at_a_time(case, run):
             )
 
 
-def stretched(trace, world_size, itemsize=8):
-    """The trace of the same program on more ranks, which cut the same layers into more shards.
-
-    Rank r does what rank ``r % p`` did; layers are padded anew.
-    """
-
-    def of_more_ranks(op):
-        if op.kind != Kind.COLLECTIVE:
-            return op
-        name, sequence, root, _, sizes = op.detail
-        own = -(-sum(sizes) // itemsize // world_size) * itemsize
-        detail = name, sequence, root, tuple(range(world_size)), (own,) * world_size
-        return op._replace(nbytes=own, detail=detail)
-
-    ops = [
-        [of_more_ranks(op) for op in trace.ops[rank % trace.world_size]]
-        for rank in range(world_size)
-    ]
-    return Trace(world_size, ops, trace.sites, trace.machine)
-
-
-@suite.test(
-    8, "speed",
-    *(
-        Train(4, (40,) * 7, steps=1, share=1.0, stretched=p, machine=SLOW, announced=True)
-        for p in (8, 32)
-    ),
-)  # fmt: skip
+@suite.test(8, "speed", *(STEP.with_(stretched=p) for p in (8, 32)))
 def test_time_of_a_step_on_8_to_64_ranks(case, run):
     """That of the schedule, where the trace of few ranks is stretched to many."""
     took_s = replay(stretched(run.trace, case.stretched), run.machine).makespan_s
