@@ -1,17 +1,16 @@
-"""Functions that call yours of the torch modules inside a rank, for the tests: supplied.
+"""Functions that call the torch modules inside a rank, for the tests: nothing to write.
 
-The functions that begin with ``try_`` are for you: they make inputs of their own, compare with one
-rank, and run what a verdict names. The others are what the tests call.
+``train`` and ``hsdp`` are for real ranks, too, on CPUs or GPUs::
+
+    ringside launch checks/inside_torch.py:train --site zaratan --gpus-per-node 4 -- --steps 2
 """
 
 import warnings
 from importlib import import_module
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from cases_torch import options_of, sample_training, training_arguments
-from layers_torch import is_layer, loss_of, network
+from given.layers_torch import is_layer, loss_of, network
 
 # torch 2.13 has new names for all_gather_into_tensor and reduce_scatter_tensor, and warns of the
 # old ones, which all releases know. It warns, too, where a hook is on the first layer, whose input
@@ -22,7 +21,7 @@ warnings.filterwarnings("ignore", message="Full backward hook is firing")
 # -- zero3_torch -----------------------------------------------------------------------------------
 
 
-def zero3_train(group, spec, params, steps, evaluated, options):
+def train(group, spec, params, steps, evaluated, options):
     """Wrap a network in ``ZeRO3`` and train it.
 
     Args:
@@ -35,8 +34,8 @@ def zero3_train(group, spec, params, steps, evaluated, options):
             ``set_to_none``, and ``second``: another network makes a step before.
 
     Returns:
-        A dict: ``begin`` and ``shards`` (before and after), ``gradients`` (of the shards, per
-        step), ``outputs`` (per step of the last microbatch), ``evaluations`` (per step a list).
+        A dict: ``shards`` at the end, ``gradients`` (of the shards, per step), ``outputs`` (per
+        step of the last microbatch), ``evaluations`` (per step a list).
     """
     if options.get("second"):  # another network's shards are another network's
         other = _wrapped(_filled(spec, [-each for each in params]), group, options["by_layer"])
@@ -50,7 +49,7 @@ def zero3_train(group, spec, params, steps, evaluated, options):
         optimizer = torch.optim.Adam(shards, lr=options["lr"])
     else:
         optimizer = torch.optim.SGD(shards, lr=options["lr"], momentum=0.5)
-    result = {"begin": _copies(shards), "gradients": [], "outputs": [], "evaluations": []}
+    result = {"gradients": [], "outputs": [], "evaluations": []}
     for microbatches in steps:
         with torch.no_grad():
             result["evaluations"].append([zero(x).clone() for x in evaluated])
@@ -66,7 +65,7 @@ def zero3_train(group, spec, params, steps, evaluated, options):
     return result
 
 
-def zero3_memory(group, spec, params, x, target, evaluate=False):
+def alone(group, spec, params, x, target, evaluate):
     """One step with nothing beside it, so that its memory can be seen; returns the gradients.
 
     The network itself is made small, and takes the given parameters, which aren't counted.
@@ -84,12 +83,13 @@ def zero3_memory(group, spec, params, x, target, evaluate=False):
     return [shard.grad for shard in zero.shards()]
 
 
-def with_fully_shard(group, spec, params, steps, options):
-    """The same training with torch's own ``fully_shard``; returns whole parameters.
+def with_fully_shard(group, spec, params, steps, whole):
+    """Training by SGD with torch's own ``fully_shard``.
 
     Args:
         group: all ranks of the world.
         params: the right parameters of the whole network.
+        whole: gather all parameters at the end, and return them.
     """
     from torch.distributed.fsdp import fully_shard
 
@@ -98,15 +98,13 @@ def with_fully_shard(group, spec, params, steps, options):
     for child in net:
         fully_shard(child, mesh=mesh)
     fully_shard(net, mesh=mesh)
-    optimizer = torch.optim.SGD(net.parameters(), lr=options["lr"], momentum=0.5, foreach=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5, foreach=False)
     for microbatches in steps:
         optimizer.zero_grad()
         for x, target in microbatches:
             loss_of(net(x), target).backward()
         optimizer.step()
-    if options.get("whole", True):
-        return [param.full_tensor().detach() for param in net.parameters()]
-    return []
+    return [param.full_tensor().detach() for param in net.parameters()] if whole else []
 
 
 def _filled(spec, params):
@@ -124,35 +122,6 @@ def _wrapped(net, group, by_layer):
 
 def _copies(tensors):
     return [each.detach().clone() for each in tensors]
-
-
-def try_zero3(
-    group, widths=(4, 6, 4), blocks=None, bias=True, precision="float64", costs=(1e-6, 2e-6),
-    steps=1, microbatches=1, evaluate=False, by_layer=False, keep_zeros=False, optimizer="sgd",
-    second=False,
-):  # fmt: skip
-    """Train a sample network; returns what ``zero3_train`` does, and a verdict compares it."""
-    spec = {"widths": widths, "blocks": blocks, "bias": bias, "dtype": precision, "costs": costs}
-    plan = {"steps": steps, "microbatches": microbatches, "evaluate": evaluate}
-    options = options_of(optimizer, by_layer=by_layer, keep_zeros=keep_zeros, second=second)
-    sample = sample_training(np.random.default_rng(0), spec, group.size(), by_layer, **plan)
-    arguments = training_arguments(spec, sample, options)[group.rank()]
-    return zero3_train(group, *tensors(group, arguments))
-
-
-def tensors(group, value):
-    """Arrays in lists, tuples and dicts, as tensors where the group needs them.
-
-    NCCL sends what lies on a GPU.
-    """
-    if isinstance(value, np.ndarray):
-        nccl = dist.get_backend(group) == "nccl"
-        return torch.tensor(value, device="cuda" if nccl else "cpu")
-    if isinstance(value, dict):
-        return {name: tensors(group, each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(tensors(group, each) for each in value)
-    return value
 
 
 # -- hsdp_torch ------------------------------------------------------------------------------------
@@ -227,22 +196,3 @@ def flat_step(group, lengths):
         works.append(dist.reduce_scatter_tensor(part, gradient, group=group, async_op=True))
     for work in works:
         work.wait()
-
-
-def try_hsdp(group, function="synchronise", shard_size=2, lengths=(8, 4), dtype="float64", seed=0):
-    """Call a function of ``hsdp_torch`` on sample tensors; returns the largest error."""
-    rng, rank, p = np.random.default_rng(seed), group.rank(), group.size()
-    drawn = [rng.standard_normal((p, n)).astype(dtype) for n in lengths]
-    wholes = tensors(group, drawn)
-    place = rank % shard_size
-    if function == "gather":  # all replicas hold the same
-        own = [whole[0].chunk(shard_size)[place].clone() for whole in wholes]
-        right = [whole[0] for whole in wholes]
-    else:
-        own = [whole[rank].clone() for whole in wholes]
-        right = [whole.mean(dim=0).chunk(shard_size)[place] for whole in wholes]
-    found, _ = hsdp(group, function, shard_size, own)
-    if [each.shape for each in found] != [each.shape for each in right]:
-        return float("inf")
-    errors = [float((a - b).abs().max()) for a, b in zip(found, right, strict=True)]
-    return max(errors, default=0.0)

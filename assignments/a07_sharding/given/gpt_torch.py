@@ -3,8 +3,8 @@
 What it keeps for the backward pass is what ``memory.py`` counts: dropout's masks have one byte an
 element, attention stores its probabilities, and all other tensors have the dtype of the weights.
 
-``ranks.call("gpt_torch:kept", ...)`` answers with what torch's tracker counted: each allocation and
-release of a tensor's storage, see ``Result.memory``.
+``ringside.run("given/gpt_torch.py:kept", ...)`` answers with what torch's tracker counted: each
+allocation and release of a tensor's storage, see ``Result.memory``.
 """
 
 import torch
