@@ -432,32 +432,29 @@ def steps_drawn(rng):
     ]
 
 
-def edges(nbytes):
-    """Capacities at which an answer changes: exactly as much as needed, a byte more, one less."""
-    return nbytes - 1, nbytes, nbytes + 1
+SPARE = (-1, 0, 1)  # where an answer changes: exactly as much as needed, a byte more, one less
 
 
 def layers_drawn(rng):
-    cases = []
-    for (_, *sizes), batch, n, stage, recompute in (
-        ((1, 64, 4, 32, 100), 2, 1, 0, False),
-        ((9, 64, 4, 32, 100), 2, 5, 1, False),
-        ((1, 4096, 32, 2048, 51_200), 1, 64, 3, True),
-    ):
-        for depth in (2, 13, int(rng.integers(20, 300))):
-            model = (depth, *sizes)
-            for capacity in edges(step(model, batch, n, stage, recompute)):
-                cases.append(MostLayers(capacity, model, batch, n, stage, recompute=recompute))
-    return cases
+    models = (
+        ((64, 4, 32, 100), 2, 1, 0, False),
+        ((64, 4, 32, 100), 2, 5, 1, False),
+        ((4096, 32, 2048, 51_200), 1, 64, 3, True),
+    )
+    return [
+        MostLayers(0, (1, *sizes), batch, n, stage, recompute=recompute, edge=(depth, spare))
+        for sizes, batch, n, stage, recompute in models
+        for depth in (2, 13, int(rng.integers(20, 300)))
+        for spare in SPARE
+    ]
 
 
 def ranks_drawn(rng):
-    sizes = memory.SEVEN
     return [
-        FewestRanks(capacity, sizes, 1, stage, recompute=recompute)
+        FewestRanks(0, memory.SEVEN, 1, stage, recompute=recompute, edge=(n, spare))
         for stage, recompute in itertools.product((1, 2, 3), (False, True))
         for n in (2, 6, int(rng.integers(20, 200)))
-        for capacity in edges(step(sizes, 1, n, stage, recompute))
+        for spare in SPARE
     ]
 
 
