@@ -186,13 +186,14 @@ class Case:
     @property
     def text(self) -> str:
         """The case as ``--case`` reads it: its fields that aren't as they usually are."""
-        words = []
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.name in self.unsaid or (item.name != "p" and _usual(item, value)):
-                continue
-            words.append(f"{item.name}={_spelled(value)}")
-        return " ".join(words)
+        fields = [item for item in dataclasses.fields(self) if item.name not in self.unsaid]
+        said = [
+            item
+            for item in fields
+            if item.name == "p" or not _usual(item, getattr(self, item.name))
+        ]
+        words = said or fields[-1:]  # an empty line names no case
+        return " ".join(f"{item.name}={_spelled(getattr(self, item.name))}" for item in words)
 
     def __str__(self) -> str:
         told = ", ".join(filter(None, [self.told, "passes announced" if self.announced else ""]))
