@@ -153,11 +153,9 @@ hidden(
     group(zero1.WORLDS, *(Steps(p, n) for p, n in ((3, 9), (5, 20), (7, 14), (1, 5)))),
 )
 hidden(
-    zero1.test_several_steps_from_saved_states,
-    Steps(2, 8, steps=2),
-    Steps(4, 16, steps=4),
+    zero1.test_several_steps_from_saved_states, Steps(2, 8, steps=2), Steps(4, 16, steps=4),
     Steps(4, 8, steps=3),
-)
+)  # fmt: skip
 hidden(
     zero1.test_weight_decay,
     lambda rng: [Steps(p, n, decay=round(rng.uniform(0.1, 1), 3)) for p, n in ((2, 8), (4, 12))],
@@ -170,12 +168,9 @@ hidden(
     ),
 )
 hidden(
-    zero1.test_norm_is_that_of_the_whole_mean_gradient,
-    Steps(2, 8),
-    Steps(4, 12, clip=0.5),
-    Steps(8, 400),
-    Steps(4, 11),
-)
+    zero1.test_norm_is_that_of_the_whole_mean_gradient, Steps(2, 8), Steps(4, 12, clip=0.5),
+    Steps(8, 400), Steps(4, 11),
+)  # fmt: skip
 hidden(zero1.test_float32, Steps(2, 8, dtype="float32"), Steps(4, 32, dtype="float32"))
 hidden(zero1.test_real_mpi, Steps(4, 12))
 hidden(
@@ -187,15 +182,11 @@ hidden(
 hidden(
     zero1.test_bytes_per_rank,
     group(
-        zero1.PLAIN,
-        Steps(2, 10),
-        Steps(4, 12, dtype="float32"),
-        Steps(16, 96),
-        Steps(4, 20_000),
+        zero1.PLAIN, Steps(2, 10), Steps(4, 12, dtype="float32"), Steps(16, 96), Steps(4, 20_000),
     ),
     group(zero1.WORLDS, Steps(3, 9), Steps(5, 100), Steps(18, 90)),
     group(zero1.LENGTHS, Steps(4, 103)),
-)
+)  # fmt: skip
 hidden(zero1.test_given_communicator_is_used, Steps(3, 12))
 hidden(zero1.test_messages_may_wait_and_come_in_any_order, Steps(4, 12))
 hidden(zero1.test_inputs_stay_as_they_were, Steps(4, 12), Steps(2, 8, steps=2))
@@ -226,17 +217,15 @@ hidden(zero2.test_real_mpi, Backward(4, EQUAL))
 hidden(
     zero2.test_bytes_per_rank,
     group(
-        zero2.WHOLE,
-        *(Backward(p, each) for p, each in ((2, EQUAL), (4, EQUAL), (4, (100,) * 5))),
-        Backward(16, (15,) * 3),
-        weight=2,
+        zero2.WHOLE, *(Backward(p, each) for p, each in ((2, EQUAL), (4, EQUAL), (4, (100,) * 5))),
+        Backward(16, (15,) * 3), weight=2,
     ),
     group(
         zero2.OTHER,
         *(Backward(p, each) for p, each in ((3, MIXED), (5, (8, 7, 6, 5)), (12, (8, 7, 6, 5)))),
         Backward(18, (8, 7, 6)),
     ),
-)
+)  # fmt: skip
 hidden(
     zero2.test_gradients_leave_before_the_next_layer,
     group(zero2.AT_ALL, BackwardOrder(4, EQUAL, announced=True)),
@@ -257,20 +246,14 @@ hidden(
     zero3.test_training_equals_serial_training_on_2_to_18_ranks,
     group(zero3.POWERS, *(Train(p, WIDTHS, steps=3) for p in (2, 4))),
     group(
-        zero3.OTHERS,
-        Train(3, WIDTHS, steps=3),
-        Train(12, (5, 12, 12), steps=1),
+        zero3.OTHERS, Train(3, WIDTHS, steps=3), Train(12, (5, 12, 12), steps=1),
         Train(18, (5, 18, 18), steps=1),
     ),
-)
+)  # fmt: skip
 hidden(
-    zero3.test_layers_of_any_length,
-    Train(5, UNEVEN),
-    Train(4, (1, 1, 2, 5), bias=False),
-    Train(3, (2, 1, 1)),
-    Train(2, (4, 3)),
-    Train(2, (40, 60, 50), steps=1),
-)
+    zero3.test_layers_of_any_length, Train(5, UNEVEN), Train(4, (1, 1, 2, 5), bias=False),
+    Train(3, (2, 1, 1)), Train(2, (4, 3)), Train(2, (40, 60, 50), steps=1),
+)  # fmt: skip
 hidden(
     zero3.test_gradients_add_up,
     Train(2, WIDTHS, microbatches=3),
@@ -289,27 +272,21 @@ hidden(zero3.test_real_gloo, Train(2, WIDTHS, evaluate=True))
 hidden(
     zero3.test_bytes_of_a_step,
     group(
-        zero3.DIVIDES,
-        Train(2, WIDTHS),
-        Train(3, WIDTHS, evaluate=True),
-        Train(12, (5, 12, 12), steps=1),
-        Train(18, (5, 18, 18), steps=1),
-        Train(2, (40, 60, 48), steps=1),
-        weight=2,
+        zero3.DIVIDES, Train(2, WIDTHS), Train(3, WIDTHS, evaluate=True),
+        Train(12, (5, 12, 12), steps=1), Train(18, (5, 18, 18), steps=1),
+        Train(2, (40, 60, 48), steps=1), weight=2,
     ),
     group(zero3.DOES_NOT, Train(4, (1, 1, 2, 5)), Train(5, UNEVEN)),
-)
+)  # fmt: skip
 hidden(zero3.test_given_group_is_used, Train(3, WIDTHS))
 hidden(
     zero3.test_one_layer_is_gathered_ahead,
     group(zero3.ONE_BY_ONE, OneByOne(4, (12,) * 8, steps=1, announced=True)),
     group(
-        zero3.ONE_AHEAD,
-        Train(2, WIDTHS, announced=True),
-        Train(2, **BLOCKS, announced=True),
+        zero3.ONE_AHEAD, Train(2, WIDTHS, announced=True), Train(2, **BLOCKS, announced=True),
         Train(3, SEVEN, evaluate=True, announced=True),
     ),
-)
+)  # fmt: skip
 hidden(
     zero3.test_gradients_are_reduced_while_the_next_layer_computes,
     Train(2, WIDTHS, announced=True),
@@ -361,14 +338,12 @@ hidden(
 hidden(hsdp.test_real_gloo, Gather(2, 1, parts=LAYERS), Synchronise(2, 2, parts=LAYERS))
 hidden(hsdp.test_bytes_inside, *both(Gather, *NODES, parts=LAYERS), Synchronise(8, 2, parts=LAYERS))
 hidden(
-    hsdp.test_bytes_between,
-    group(hsdp.TWO_LEVELS, Levels(4, 2)),
+    hsdp.test_bytes_between, group(hsdp.TWO_LEVELS, Levels(4, 2)),
     group(
-        hsdp.BETWEEN,
-        *both(Synchronise, (4, 2), (3, 4), (4, 5), parts=LAYERS),
+        hsdp.BETWEEN, *both(Synchronise, (4, 2), (3, 4), (4, 5), parts=LAYERS),
         Synchronise(4, 2, parts=(5000, 3)),
     ),
-)
+)  # fmt: skip
 hidden(hsdp.test_given_groups_are_used, Gather(4, 2, parts=LAYERS), Synchronise(4, 2, parts=LAYERS))
 hidden(
     hsdp.test_everything_is_waited_for, Gather(4, 2, parts=LAYERS), Synchronise(4, 2, parts=LAYERS)
