@@ -246,7 +246,9 @@ class Steps(Case):
         """Parameters alone: norms and states have tests of their own."""
         assert_ran(run, self)
         for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
-            assert_like(value["params"], right["params"], self, f"rank {rank}'s parameters: it")
+            assert_like(
+                value["params"], right["params"], self, f"rank {rank}'s vector of parameters"
+            )
 
 
 @dataclass(frozen=True)
@@ -391,6 +393,8 @@ class Bytes(Formula):
     def __str__(self):
         given, options = self.arguments()
         words = [f"Sizes{brief(each)}" if isinstance(each, tuple) else str(each) for each in given]
+        if given and isinstance(given[0], list):
+            words[0] = "your step_bytes for {}, {:+d}".format(*given[0])
         words += [f"{name}={value}" for name, value in options.items()]
         return f"{self.function}({', '.join(words)})"
 
@@ -503,19 +507,30 @@ class StepBytes(OfOwn):
 
 @dataclass(frozen=True)
 class Search(OfOwn):
-    """The largest or smallest number with which a step fits."""
+    """The largest or smallest number with which a step fits.
 
+    Attributes:
+        edge: ``(number, spare)``: the capacity is what a step with so many layers, or on so many
+            ranks, takes by the module's own ``step_bytes``, and so many bytes more.
+    """
+
+    edge: tuple = field(default=(), kw_only=True)
     capacity_bytes: int = 0
     sizes: tuple = ()
     batch: int = 1
 
+    def arguments(self):
+        (_, *given), options = super().arguments()
+        return [list(self.edge) or given[0], *given[1:]], options
+
     def check_parts(self, number, parts):
-        """The parts are the step with this number, and with the next better one, if any."""
-        for what, takes, fits in zip(("it", "the next better"), parts, (True, False), strict=False):
-            if (takes <= self.capacity_bytes) != fits:
+        """The parts are the capacity, and steps with this number and the next better, if any."""
+        capacity_bytes, *steps = parts
+        for what, takes, fits in zip(("it", "the next better"), steps, (True, False), strict=False):
+            if (takes <= capacity_bytes) != fits:
                 raise Verdict(
                     f"{self} is {number}, but your step_bytes of {what} is {takes}: that "
-                    f"{'does not fit' if fits else 'fits, too'}."
+                    f"{'does not fit' if fits else 'fits, too'} in {capacity_bytes} bytes."
                 )
 
 

@@ -170,18 +170,24 @@ def memory_calls(comm, target, calls):
             sizes, batch, *ranks_and_stage = arguments
             state = asked("state_bytes", [asked("num_parameters", [sizes]), *ranks_and_stage])
             return [state, asked("activation_bytes", [sizes, batch], options)]
-        if name == "most_layers":
-            _, sizes, *rest = arguments
-            models = [(count, *sizes[1:]) for count in (result, result + 1)]
-            return [asked("step_bytes", [model, *rest], options) for model in models]
-        if name == "fewest_ranks":
-            _, sizes, batch, stage = arguments
-            counts = [count for count in (result, result - 1) if count]
-            return [asked("step_bytes", [sizes, batch, n, stage], options) for n in counts]
+        if name in ("most_layers", "fewest_ranks"):
+            better = result + 1 if name == "most_layers" else result - 1
+            numbers = [number for number in (result, better) if number]
+            return [arguments[0], *(step(name, n, arguments, options) for n in numbers)]
         return []
+
+    def step(name, number, arguments, options):
+        """``step_bytes`` with so many layers, or on so many ranks."""
+        _, sizes, batch, *rest = arguments
+        if name == "most_layers":
+            return asked("step_bytes", [(number, *sizes[1:]), batch, *rest], options)
+        return asked("step_bytes", [sizes, batch, number, *rest], options)
 
     def answered(arguments, options):
         name = target.partition(":")[2]
+        if isinstance(arguments[0], list):  # a capacity by the module's own answers
+            number, spare = arguments[0]
+            arguments = [step(name, number, arguments, options) + spare, *arguments[1:]]
         result = asked(name, arguments, options)
         return result, parts(name, result, arguments, options)
 

@@ -46,7 +46,7 @@ def test_several_steps_from_saved_states(case, run, ranks):
     )  # fmt: skip
     assert_ran(loaded, case)
     for rank, (value, right) in enumerate(zip(loaded.values, case.right(), strict=True)):
-        what = f"after a last step from states that were saved, rank {rank}'s parameters: it"
+        what = f"after a last step from states that were saved, rank {rank}'s vector of parameters"
         assert_like(value["params"], right["params"], case, what)
 
 

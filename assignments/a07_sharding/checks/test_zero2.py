@@ -113,9 +113,9 @@ def test_no_rank_holds_the_whole_gradient(case, run):
     for rank, value in enumerate(run.values):
         if value["held"] > bound + 20_000:  # Python's own objects are in it, too
             raise case.fail(
-                f"rank {rank} held {value['held']} bytes when a layer's backward pass began; its "
-                f"shard and the gradients of three layers have {bound} of "
-                f"{case.itemsize * sum(case.sizes)}."
+                f"rank {rank} held {value['held'] / 1e6:.2f} MB when a layer's backward pass "
+                f"began; its shard and the gradients of three layers have {bound / 1e6:.2f} of "
+                f"{case.itemsize * sum(case.sizes) / 1e6:.2f} MB."
             )
 
 
