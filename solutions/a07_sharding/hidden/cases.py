@@ -169,7 +169,7 @@ hidden(
 )
 hidden(
     zero1.test_norm_is_that_of_the_whole_mean_gradient, Steps(2, 8), Steps(4, 12, clip=0.5),
-    Steps(8, 400), Steps(4, 11),
+    Steps(8, 400, steps=4), Steps(7, 60, steps=4), Steps(4, 11, steps=4),
 )  # fmt: skip
 hidden(zero1.test_float32, Steps(2, 8, dtype="float32"), Steps(4, 32, dtype="float32"))
 hidden(zero1.test_real_mpi, Steps(4, 12))
