@@ -60,7 +60,7 @@ def test_clipping_takes_the_norm_of_all_shards(case, run):
     """Of a first step Adam takes the direction alone, so the second one shows the length."""
 
 
-@suite.test(5, "values", Steps(2, 8), Steps(3, 10, steps=2, clip=0.5))
+@suite.test(5, "values", Steps(2, 8), Steps(3, 10, steps=2, clip=0.5), Steps(8, 40, steps=4))
 def test_norm_is_that_of_the_whole_mean_gradient(case, run):
     first = run.values[0]
     for rank, (value, right) in enumerate(zip(run.values, case.right(), strict=True)):
