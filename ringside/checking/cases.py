@@ -28,6 +28,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -157,9 +158,9 @@ class Case:
         """p, as checks of runs call it."""
         return self.p
 
-    @property
+    @functools.cached_property
     def factors(self) -> Factors | None:
-        """Those of its passes, where they are announced."""
+        """Those of its passes, where they are announced; they number a rank's passes."""
         if not self.announced:
             return None
         factors = Factors.drawn(np.random.default_rng([self.seed, _FACTORS]))
@@ -193,13 +194,14 @@ class Case:
     @property
     def text(self) -> str:
         """The case as ``--case`` reads it: its fields that aren't as they usually are."""
-        words = []
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.name in self.unsaid or (item.name != "p" and _usual(item, value)):
-                continue
-            words.append(f"{item.name}={_spelled(value)}")
-        return " ".join(words)
+        fields = [item for item in dataclasses.fields(self) if item.name not in self.unsaid]
+        said = [
+            item
+            for item in fields
+            if item.name == "p" or not _usual(item, getattr(self, item.name))
+        ]
+        words = said or fields[-1:]  # an empty line names no case
+        return " ".join(f"{item.name}={_spelled(getattr(self, item.name))}" for item in words)
 
     def __str__(self) -> str:
         told = ", ".join(filter(None, [self.told, "passes announced" if self.announced else ""]))
@@ -290,8 +292,11 @@ class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
     ``right`` gives the value that must come out; ``raises`` names the exception that must come in
-    its place.
+    its place. ``caller`` makes several calls, and answers as ``ringside.checking.inside.several``
+    does: for arguments or results that aren't plain values.
     """
+
+    caller: ClassVar[str] = ""
 
     p: int = dataclasses.field(default=1, kw_only=True)
     raises: str = dataclasses.field(default="", kw_only=True)

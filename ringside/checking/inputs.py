@@ -437,7 +437,7 @@ def is_right(
 def matches(value: Any, wanted: Any) -> bool:
     """Whether a rank's result has the wanted dtype, shape and, inputs being whole, every bit.
 
-    In a tuple or a list, and for a number, what rounds may differ in its last digits.
+    In a tuple, list or dict, and for a number, what rounds may differ in its last digits.
     """
     if isinstance(wanted, np.ndarray):
         return _same_kind(value, wanted) and np.array_equal(value, wanted)
@@ -445,6 +445,9 @@ def matches(value: Any, wanted: Any) -> bool:
 
 
 def _close(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        alike = isinstance(value, dict) and value.keys() == wanted.keys()
+        return alike and all(_close(value[name], wanted[name]) for name in wanted)
     if isinstance(wanted, tuple | list):
         alike = isinstance(value, tuple | list) and len(value) == len(wanted)
         return alike and all(_close(v, w) for v, w in zip(value, wanted, strict=True))

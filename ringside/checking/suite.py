@@ -139,8 +139,8 @@ class Test:
         said = {
             id(call): (str(case), self.line(case)) for call, case in zip(calls, cases, strict=True)
         }
-        target = called_by(cases[0])
-        answers = evaluated(ranks, SEVERAL, target, calls, lambda call: said[id(call)])
+        target, caller = called_by(cases[0]), cases[0].caller or SEVERAL
+        answers = evaluated(ranks, caller, target, calls, lambda call: said[id(call)])
         for case, (value, error, changed) in zip(cases, answers, strict=True):
             with self.about(case):
                 value = plain(value)
@@ -415,11 +415,14 @@ class Suite:
     ) -> Callable[..., None]:
         """Right whatever comes first, where sends wait; and everything that began is completed.
 
+        What is right only where short sends are buffered is told so, as by ``waiting_sends``.
+
         Args:
             kinds: what must be completed, beside sends and receives; ``Kind.COLLECTIVE``.
         """
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            _where_sends_wait(case, ranks)
             for seed in LATENCY_SEEDS:
                 slow = case.on_sends("rendezvous").with_(latencies=seed)
                 run = right_run(ranks, slow)
@@ -433,14 +436,7 @@ class Suite:
         """Right where every send waits for its receive, not only where short ones are buffered."""
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            run = contrasted(
-                lambda: right_run(ranks, case.on_sends("rendezvous")),
-                lambda: right_run(ranks, case.on_sends("buffered")),
-                case,
-                f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not "
-                "wait for its receive. Above:",
-            )
-            assert_requests_complete(run, case)
+            assert_requests_complete(_where_sends_wait(case, ranks), case)
 
         return _made(Test(self.module, table, ask), number, kind)
 
@@ -471,6 +467,17 @@ class Suite:
 
 
 _MESSAGES = (Kind.ISEND, Kind.IRECV)
+
+
+def _where_sends_wait(case: Case, ranks: Any) -> Result:
+    """The run in which each send waits for its receive; values are right there."""
+    return contrasted(
+        lambda: right_run(ranks, case.on_sends("rendezvous")),
+        lambda: right_run(ranks, case.on_sends("buffered")),
+        case,
+        f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not wait for "
+        "its receive. Above:",
+    )
 
 
 def _made(

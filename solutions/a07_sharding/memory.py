@@ -37,21 +37,29 @@ probabilities of V words (s b V elements). An element has w bytes.
 backward pass is under way is an exception: it has been computed again, and keeps all of its table.
 So a model of one layer saves nothing.
 
-``sizes`` is a ``Sizes`` of ``gpt_sizes.py``. Every result is an exact ``int``, up to 10**18
-parameters: a float is not enough. Not counted are communication buffers, the layers gathered in
-stage 3, temporaries, and a norm's mean and deviation.
+Every result is an exact ``int``, up to 10**18 parameters: a float is not enough. Not counted are
+communication buffers, the layers gathered in stage 3, temporaries, and a norm's mean and deviation.
 
 Source: Rajbhandari et al., ZeRO, SC 2020, section 5; Korthikanti et al., Reducing Activation
 Recomputation in Large Transformer Models, 2022, section 4.
 """
 
-from __future__ import annotations
+from dataclasses import dataclass, replace
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gpt_sizes import Sizes
+@dataclass(frozen=True)
+class Sizes:
+    """How large a GPT is: supplied, nothing to write.
+
+    Its words serve as its last matrix too, and its positions are learned.
+    ``dataclasses.replace(sizes, num_layers=3)`` is the same model with three layers.
+    """
+
+    num_layers: int  # L
+    width: int  # h
+    num_heads: int  # a; divides h
+    sequence: int  # s, tokens
+    vocabulary: int  # V
 
 
 def num_parameters(sizes: Sizes) -> int:

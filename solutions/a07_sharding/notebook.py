@@ -35,9 +35,10 @@
 
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
-# docstring, and the public tests in `test_public.py` ask for the same kinds of things. Rules that
-# hold in every module: inputs stay as they were, results are new arrays, nothing is kept from one
-# call to the next, the given communicator is used, and everything that is started is completed.
+# docstring. The tests lie in `checks/`, where you can read them; the hidden suite asks the same of
+# other cases. In `given/` is what modules import. Rules that hold in every module: inputs stay as
+# they were, results are new arrays, nothing is kept from one call to the next, the given
+# communicator is used, and everything that is started is completed.
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -122,8 +123,8 @@ guess(
 # **Run.** One step of 64 000 parameters on 8 ranks, and its timeline.
 
 # %%
-from adam import FLOPS
-from examples import Training, state_nbytes
+from checks.cases import Steps, state_nbytes
+from given.adam import FLOPS
 
 from ringside.checking.ring_bytes import sent_as_ring
 
@@ -132,11 +133,9 @@ machine = Machine.load("textbook,alpha_s=1e-7")
 all_reduce_bytes = 2 * (N - 1) / N * PSI * 8
 all_reduce_s = 2 * (N - 1) * machine.alpha_s + all_reduce_bytes * machine.beta_s_per_byte
 machine = machine.with_(flop_per_s=FLOPS * PSI / all_reduce_s)  # the update takes as long
-training = Training(N, PSI, "float64", seed=0, clip=1.0)
-run = ringside.run(
-    "callers.py:zero1_steps", N, [training.arguments(rank) for rank in range(N)], machine=machine
-)
-print(f"a rank's state: {state_nbytes(run.values[0][1])} of {2 * PSI * 8} bytes")
+case = Steps(N, PSI, clip=1.0)
+run = ringside.run(case.through, N, [case.inputs(rank) for rank in range(N)], machine=machine)
+print(f"a rank's state: {state_nbytes(run.values[0]['state'])} of {2 * PSI * 8} bytes")
 print(f"sent by a rank: {sent_as_ring(run)[0]:.0f} bytes, by an all-reduce {all_reduce_bytes:.0f}")
 run.timeline
 
@@ -159,7 +158,7 @@ guess(
 )
 
 # %%
-from adam import adam
+from given.adam import adam
 
 ends = []
 for factor in (1, N):
@@ -205,10 +204,9 @@ assert abs(at_64["1"] - 31.4) < 0.05 and abs(at_64["3"] - 1.9) < 0.05
 # Hooks are functions that torch calls for you. Look when each of them comes:
 
 # %%
-import cases_torch
-import observed_torch
 import torch
-from layers_torch import network
+from checks.cases_torch import Alone, Train, stretched
+from given.layers_torch import network
 
 from ringside import replay
 from ringside.checking.ring_bytes import sent_as_ring
@@ -226,10 +224,10 @@ print(*seen, sep="\n")
 assert seen.index("gradient 1") < seen.index("before backward 0")
 
 # %% [markdown]
-# One more thing is supplied: `flat_torch.py` lays a layer's parameters into one flat tensor, of
-# which the module's parameters are views. It can give the tensor's memory back, and take it again.
-# Read it; it is short. The views stay, so the weights that autograd saved are right again when the
-# tensor is filled again.
+# One more thing is given: `FlatLayer` in `given/layers_torch.py` lays a layer's parameters into one
+# flat tensor, of which the module's parameters are views. It can give the tensor's memory back, and
+# take it again. Read it; it is short. The views stay, so the weights that autograd saved are right
+# again when the tensor is filled again.
 #
 # Plain data parallelism sends an all-reduce of all gradients in a step: 2 (p - 1) / p of their
 # bytes. Before you write the module, count what ZeRO 3 sends.
@@ -252,18 +250,16 @@ guess(
 # `fully_shard`, on the same network, which counts both.
 
 # %%
-p, spec = 4, {"widths": [32] * 9, "bias": False, "costs": [2e-5, 4e-5]}
-options = cases_torch.options_of()
-sample = cases_torch.sample_training(np.random.default_rng(1), spec, p, steps=1)
-mine = ringside.run(
-    "callers_torch.py:zero3_train", p, cases_torch.training_arguments(spec, sample, options)
-)
-whole = [each for layer in sample["params"] for each in layer]
+p = 4
+case = Train(p, (32,) * 9, bias=False, costs=(2e-5, 4e-5), steps=1)
+inputs = [case.inputs(rank) for rank in range(p)]
+mine = ringside.run(case.through, p, inputs)
+whole = [param for layer in case.params for param in layer]
 theirs = ringside.run(
-    "callers_torch.py:with_fully_shard", p,
-    [(spec, whole, steps, options | {"whole": False}) for steps in sample["steps"]],
+    "checks/inside_torch.py:with_fully_shard", p,
+    [(spec, whole, steps, False) for spec, _, steps, *_ in inputs],
 )  # fmt: skip
-total = sum(layer.nbytes for layer in cases_torch.sharded(spec, p))
+total = sum(layer.nbytes for layer in case.layers)
 plain = 2 * total * (p - 1) / p
 for name, result in (("yours", mine), ("fully_shard", theirs)):
     kinds = [each.name for each in result.collectives]
@@ -293,13 +289,11 @@ guess(
 )
 
 # %%
-deep = {"widths": [64] * 13, "bias": False, "costs": [2e-5, 4e-5]}
 layer_bytes = 8 * 64 * 64
 peaks = {}
 for ranks in (2, 4, 8):
-    data = cases_torch.sample_training(np.random.default_rng(2), deep, ranks, steps=1)
-    arguments = [(deep, data["handed"][rank], *data["steps"][rank][0][0]) for rank in range(ranks)]
-    result = ringside.run("callers_torch.py:zero3_memory", ranks, arguments)
+    deep = Alone(ranks, (64,) * 13)
+    result = ringside.run(deep.through, ranks, [deep.inputs(rank) for rank in range(ranks)])
     peaks[ranks] = result.memory[0]["peak"] / layer_bytes
 reveal("a07/zero3-memory", peaks[4])
 for ranks, layers in peaks.items():
@@ -317,16 +311,14 @@ assert peaks[8] < peaks[4] < peaks[2] < 24
 
 # %%
 cluster = Machine.load("zaratan").with_(kernel_overhead_s=0.0)
-large = {"widths": [64] * 7, "bias": False}
 counts, curves = [4, 8, 16, 32], {}
 for backward_us in (2, 20, 80):
-    costs = [backward_us / 2e6, backward_us / 1e6]
-    sample = cases_torch.sample_training(np.random.default_rng(3), large, 4, steps=1)
-    arguments = cases_torch.training_arguments(large | {"costs": costs}, sample, options)
-    trace = ringside.run("callers_torch.py:zero3_train", 4, arguments, machine=cluster).trace
+    costs = (backward_us / 2e6, backward_us / 1e6)
+    large = Train(4, (64,) * 7, bias=False, costs=costs, steps=1)
+    inputs = [large.inputs(rank) for rank in range(4)]
+    trace = ringside.run(large.through, 4, inputs, machine=cluster).trace
     curves[backward_us] = [
-        6 * sum(costs) / replay(observed_torch.stretched(trace, n), cluster).makespan_s
-        for n in counts
+        6 * sum(costs) / replay(stretched(trace, n), cluster).makespan_s for n in counts
     ]
 fig, axes = plt.subplots(figsize=(6.5, 3.5))
 for (backward_us, shares), marker in zip(curves.items(), "os^", strict=True):
@@ -380,11 +372,9 @@ guess(
 # %%
 from importlib import import_module, invalidate_caches, reload
 
-from gpt_sizes import Sizes
-
 invalidate_caches()
 memory = reload(import_module("memory"))  # as its file is now
-seven = Sizes(num_layers=36, width=4096, num_heads=32, sequence=2048, vocabulary=51_200)
+seven = memory.Sizes(num_layers=36, width=4096, num_heads=32, sequence=2048, vocabulary=51_200)
 state_gb = [memory.state_bytes(memory.num_parameters(seven), 64, k) / 1e9 for k in range(4)]
 kept_gb = {again: memory.activation_bytes(seven, 1, recompute=again) / 1e9 for again in (0, 1)}
 fig, axes = plt.subplots(figsize=(7, 3.5), constrained_layout=True)
@@ -428,10 +418,10 @@ guess(
 # %%
 import ringside
 
-small = Sizes(num_layers=4, width=128, num_heads=4, sequence=64, vocabulary=300)
+small = memory.Sizes(num_layers=4, width=128, num_heads=4, sequence=64, vocabulary=300)
 numbers = (4, 128, 4, 64, 300)
 for again in (False, True):
-    told = ringside.run("gpt_torch.py:kept", 1, [(numbers, 2, 2, True, again)]).memory[0]
+    told = ringside.run("given/gpt_torch.py:kept", 1, [(numbers, 2, 2, True, again)]).memory[0]
     counted, formula = (
         told["live"]["activations"],
         memory.activation_bytes(small, 2, recompute=again),
@@ -466,15 +456,13 @@ guess(
 # {{check zero2}}
 
 # %%
-from examples import Pass
+from checks.cases import Backward
 
-asked = Pass(4, 3, (60,) * 9, "float64", seed=0)
-run = ringside.run(
-    "callers.py:zero2_memory", 4, [asked.arguments(rank) for rank in range(4)], machine=machine
-)
-whole = 8 * sum(asked.sizes)
-print(f"held at most: {run.values[0][2]} bytes; the whole gradient has {whole}")
-reveal("a07/owners", asked.shard_size / asked.sizes[0])
+case = Backward(4, (60,) * 9, watched=True)
+run = ringside.run(case.through, 4, [case.inputs(rank) for rank in range(4)], machine=machine)
+whole = 8 * sum(case.sizes)
+print(f"held at most: {run.values[0]['held']} bytes; the whole gradient has {whole}")
+reveal("a07/owners", case.shard_size / case.sizes[0])
 run.timeline
 
 # %% [markdown]
@@ -505,10 +493,9 @@ guess(
 lengths, times_us = [40_000] * 4, {}
 for nodes in (2, 4):
     ranks = 4 * nodes
-    hybrid = ringside.run(
-        "callers_torch.py:hsdp_step", ranks, [(4, lengths)] * ranks, machine=cluster
-    )
-    flat = ringside.run("callers_torch.py:flat_step", ranks, [(lengths,)] * ranks, machine=cluster)
+    inside = "checks/inside_torch.py"
+    hybrid = ringside.run(f"{inside}:hsdp_step", ranks, [(4, lengths)] * ranks, machine=cluster)
+    flat = ringside.run(f"{inside}:flat_step", ranks, [(lengths,)] * ranks, machine=cluster)
     times_us[nodes] = (hybrid.makespan_s * 1e6, flat.makespan_s * 1e6)
     print(f"{nodes} nodes: hybrid {times_us[nodes][0]:.0f} µs, plain {times_us[nodes][1]:.0f} µs")
 reveal("a07/hsdp", times_us[2][1] / times_us[2][0])
@@ -522,7 +509,8 @@ assert all(hybrid_us < flat_us for hybrid_us, flat_us in times_us.values())
 # ## 7. Keep, swap or recompute (extra)
 #
 # Between keeping everything and recomputing everything there are many plans, and the host's memory
-# is a third place. `offload_model.py` says exactly what each plan takes. Read its drawing first.
+# is a third place. `given/offload_model.py` says exactly what each plan takes. Read its drawing
+# first.
 #
 # Six equal layers take 1 s forward and 2 s backward, so 18 s in all. The GPU has room for the
 # activations of three of them. A copy to the host takes twice as long as a layer's forward pass.
@@ -541,7 +529,7 @@ guess(
 # {{check offload}}
 
 # %%
-from offload_model import Layer, simulate
+from given.offload_model import Layer, simulate
 
 invalidate_caches()
 schedule = reload(import_module("offload")).schedule

@@ -10,8 +10,8 @@ A GPU has too little memory for the activations of all layers. For each layer th
     copy         [>0]      ...                               [<0]            swap 0
 
 The copy stream works beside the computation. So a copy costs nothing where it is hidden, and holds
-the GPU up where it is not, or where the next layer waits for the memory. ``offload_model.py`` has
-the exact rules, a drawing in seconds, and ``makespan_s``, which says what a plan takes.
+the GPU up where it is not, or where the next layer waits for the memory. ``given/offload_model.py``
+has the exact rules, a drawing in seconds, and ``makespan_s``, which says what a plan takes.
 
 So a search is needed: each choice changes when the copies of the other layers can run. Up to 8
 layers all 3**8 = 6561 plans can be tried. For more, begin with a plan that surely fits, and improve
@@ -20,15 +20,15 @@ of them. ``makespan_s`` of 24 layers takes about 0.1 ms. Stay below 20,000 evalu
 the 60 s of CPU time that all calls of a module have together then suffice.
 """
 
-from offload_model import CHOICES, Layer, makespan_s
+from given.offload_model import CHOICES, Layer, makespan_s
 
 
 def schedule(layers: list[Layer], capacity_bytes: float, host_bytes_per_s: float) -> list[str]:
     """Choose "keep", "swap" or "recompute" for each layer, so that the step is as short as can be.
 
     Args:
-        layers: list of ``offload_model.Layer``, each with ``forward_s``, ``backward_s`` (above 0)
-            and ``nbytes`` (from 0), in the order of the forward pass. 0 to 24 of them.
+        layers: list of ``given.offload_model.Layer``, each with ``forward_s`` and ``backward_s``
+            (above 0) and ``nbytes`` (from 0), in the order of the forward pass. 0 to 24 of them.
         capacity_bytes: what the activations may take on the GPU at any time.
         host_bytes_per_s: of the link to the host, in either direction, above 0.
 

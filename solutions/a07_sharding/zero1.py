@@ -20,7 +20,7 @@ use it for numbers only.
 """
 
 import numpy as np
-from adam import adam
+from given.adam import adam
 from mpi4py import MPI
 
 
@@ -58,7 +58,7 @@ def step(
         gradient: shape ``(Psi,)``, of ``params``' dtype: that of this rank's samples.
         state: what ``init_state`` or the step before returned on this rank. It is all that a rank
             remembers: the tests save it and load it in another process, as a checkpoint.
-        lr, decay: as ``adam.adam`` takes them.
+        lr, decay: as ``given.adam.adam`` takes them.
         clip: None, or the greatest norm: where the norm is greater, the mean gradient is multiplied
             by ``clip / norm``.
 
@@ -67,8 +67,8 @@ def step(
         norm of the whole mean gradient before it was clipped. Parameters and norm are equal on all
         ranks, bit for bit.
 
-    - Values: those of ``adam.adam`` on one rank that has the mean gradient, to 1e-12 in float64
-      (1e-5 in float32).
+    - Values: those of ``given.adam.adam`` on one rank that has the mean gradient, to 1e-12 in
+      float64 (1e-5 in float32).
     - State: at most ``2 ceil(Psi / N)`` elements of ``params``' dtype, and 64 bytes for numbers. An
       ``int`` or a ``float`` counts as 8 bytes. Psi = 11 on 4 ranks: 6 elements.
     - Bytes: each rank sends and receives at most ``2 (N - 1) ceil(Psi / N)`` elements, and

@@ -19,7 +19,7 @@ each rank's object to every rank, which is too much.
 """
 
 import numpy as np
-from layers import Layer
+from given.layers import Layer
 from mpi4py import MPI
 
 
@@ -30,8 +30,8 @@ def backward(
 
     Args:
         comm: any communicator; N ranks.
-        layers: ``layers.Layer`` objects after their forward pass, at least one; every rank has the
-            same layers, and samples of its own.
+        layers: ``given.layers.Layer`` objects after their forward pass, at least one; every rank
+            has the same layers, and samples of its own.
         grad_output: the gradient with respect to the last layer's output, shape ``(b, d_out)``.
 
     Returns:

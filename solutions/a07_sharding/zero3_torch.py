@@ -14,7 +14,8 @@
 A gather is an all-gather of a layer's shards. A reduce is a reduce-scatter of its gradients: each
 rank gets the sum over all ranks of its own part, and nobody keeps the rest.
 
-How to write it. ``FlatLayer`` (flat_torch.py) does the bookkeeping; you write what moves when.
+How to write it. ``FlatLayer`` (given/layers_torch.py) does the bookkeeping; you write what moves
+when.
 
 1. In the constructor make a ``FlatLayer`` of each of ``layers_of(module, is_layer)``.
 2. Write one method that starts to gather layer k, unless that has been done: ``allocate()``, then
@@ -45,7 +46,7 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
-from flat_torch import FlatLayer, layers_of
+from given.layers_torch import FlatLayer, layers_of
 from torch import nn
 
 

@@ -1,21 +1,22 @@
-"""The reference solutions of a07: against serial and torch's Adam, and within the closed forms."""
+"""The references of a07: against torch, published numbers, and the closed forms of their time."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ringside import Machine, Session, replay
+from ringside.checking import case_files
 from ringside.checking.ring_bytes import sent_as_ring
-from ringside.commands import cli
-from solutions.a07_sharding import cases_torch, observed_torch, partition, serial_torch
-from solutions.a07_sharding.adam import BETA1, BETA2, EPS, adam
-from solutions.a07_sharding.hidden import oracle
-from tests.solutions import typed_line
+from ringside.checking.suite import called
+from solutions.a07_sharding import memory
+from solutions.a07_sharding.given import offload_model
+from solutions.a07_sharding.given.adam import BETA1, BETA2, EPS, adam
+from solutions.a07_sharding.given.offload_model import CHOICES, Layer, makespan_s, simulate
 
-ROOT = Path(__file__).resolve().parents[2]
-SOLUTION = ROOT / "solutions" / "a07_sharding"
-examples = oracle.examples
+SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a07_sharding"
+INSIDE = "checks/inside_torch.py"
 
 
 @pytest.fixture(scope="module")
@@ -24,26 +25,12 @@ def session():
         yield session
 
 
-# -- partition, zero1, zero2 -----------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def cases():
+    return {kind.__name__: kind for kind in case_files.classes(SOLUTION)}
 
 
-def test_views_undo_flatten_and_pieces_cover_every_element_once():
-    rng = np.random.default_rng(3)
-    for world_size in (1, 3, 4, 7, 40):
-        params = [rng.standard_normal(shape) for shape in ((2, 3), (4,), (), (0, 2), (3, 1, 2))]
-        params.insert(2, params[0])
-        starts, shard_size = partition.layout(params, world_size)
-        flat = partition.flatten(params, starts, world_size * shard_size)
-        shapes = [p.shape for p in params]
-        for view, param in zip(partition.views(flat, starts, shapes), params, strict=True):
-            np.testing.assert_array_equal(view, param)
-        owned = np.zeros(world_size * shard_size, int)
-        for rank in range(world_size):
-            found = partition.pieces(starts, shapes, shard_size, rank)
-            assert found == oracle.pieces(starts, shapes, shard_size, rank)
-            for index, begin, end in found:
-                owned[starts[index] + begin : starts[index] + end] += 1
-        assert owned.tolist() == [1] * 17 + [0] * (len(owned) - 17)
+# -- zero1, zero3_torch, hsdp_torch ----------------------------------------------------------------
 
 
 def test_the_supplied_adam_is_torchs_adamw():
@@ -60,130 +47,177 @@ def test_the_supplied_adam_is_torchs_adamw():
         np.testing.assert_allclose(w, param.detach().numpy(), rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize(("p", "n"), [(2, 6), (3, 10), (5, 3), (8, 1000)])
-def test_steps_of_zero1_equal_serial_adam_within_the_bounds(session, p, n):
-    training = examples.Training(p, n, "float64", 1, steps=3, decay=0.1, clip=1.0)
-    arguments = [training.arguments(rank) for rank in range(p)]
-    machine = Machine.load("textbook,flop_per_s=1e9")
-    result = session.call("callers:zero1_steps", p, arguments, machine=machine).raise_for_error()
-    params, norms = training.serial()
-    for value in result.values:
-        np.testing.assert_allclose(value[0], params, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(value[2], norms, rtol=1e-14)
-        assert examples.state_nbytes(value[1]) <= examples.state_bound(n, p, 8)
-    assert max(sent_as_ring(result)) <= 3 * oracle.step_bytes(n, p, 8)
-    assert result.makespan_s <= 3.001 * oracle.step_seconds(n, p, 8, machine)
+def test_zero3_and_fully_shard_train_alike_and_zero3_sends_less(session, cases):
+    case = cases["Train"](3, (6, 4, 8, 3), steps=3)
+    mine = called(session, case)
+    case.check(mine)
+    whole = [param for part in case.params for param in part]
+    inputs = [case.inputs(rank) for rank in range(3)]
 
+    def theirs(gathered):
+        args = [(spec, whole, steps, gathered) for spec, _, steps, *_ in inputs]
+        return session.call(f"{INSIDE}:with_fully_shard", 3, args).raise_for_error()
 
-@pytest.mark.parametrize("p", [2, 5])
-def test_shards_of_zero2_are_those_of_the_whole_gradient(session, p):
-    asked = examples.Pass(p, 3, (5, 4, 6, 3), "float64", 2)
-    arguments = [asked.arguments(rank) for rank in range(p)]
-    result = session.call("callers:zero2_backward", p, arguments).raise_for_error()
-    for rank, (value, shard) in enumerate(zip(result.values, asked.shards(), strict=True)):
-        np.testing.assert_allclose(value[1], shard, rtol=0, atol=1e-14)
-        np.testing.assert_allclose(value[0], asked.serial(rank)[0], rtol=0, atol=1e-14)
-    assert max(sent_as_ring(result)) <= oracle.backward_bytes(asked.shard_size, p, 8)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["zero1_steps", "--n", "11", "--steps", "3", "--decay", "0.1", "--clip", "0.5"],
-        ["zero2_backward", "--n", "3", "--widths", "4,6,2"],
-    ],
-)
-def test_examples_are_compared_with_one_rank(words, capsys):
-    function, *rest = words
-    line = ["run", f"{SOLUTION}/callers.py:{function}", "--ranks", "3", "--", *rest]
-    assert cli.main(line) == 0
-    capsys.readouterr()
-
-
-def test_the_measured_step_is_compared(capsys):
-    line = ["run", f"{SOLUTION}/zero1.py:measured_step", "--ranks", "3", "--", "--n", "10"]
-    assert cli.main(line) == 0
-    assert "values: right" in capsys.readouterr().out
-
-
-# -- zero3_torch -----------------------------------------------------------------------------------
-
-NETWORK = {"widths": [6, 4, 8, 3], "costs": [1e-6, 2e-6]}
-
-
-def test_zero3_and_fully_shard_train_alike_and_zero3_sends_less(session):
-    p, options = 3, cases_torch.options_of()
-    sample = cases_torch.sample_training(np.random.default_rng(3), NETWORK, p, steps=3)
-    arguments = cases_torch.training_arguments(NETWORK, sample, options)
-    mine = session.call("callers_torch:zero3_train", p, arguments).raise_for_error()
-    whole = [each for layer in sample["params"] for each in layer]
-    given = [(NETWORK, whole, steps, options) for steps in sample["steps"]]
-    theirs = session.call("callers_torch:with_fully_shard", p, given).raise_for_error()
-    wanted = serial_torch.train(sample["params"], sample["steps"], [[]] * p, options)
-    right = [each for layer in wanted["params"] for each in layer]
-    for values in theirs.values:
+    right = [param for part in case.serial()["params"] for param in part]
+    for values in theirs(True).values:
         for value, param in zip(values, right, strict=True):
             np.testing.assert_allclose(value, param, rtol=0, atol=1e-12)
-    for rank, value in enumerate(mine.values):
-        for shard, layer in zip(value["shards"], wanted["params"], strict=True):
-            part = np.split(cases_torch.flat(layer, p), p)[rank]
-            np.testing.assert_allclose(shard, part, rtol=0, atol=1e-12)
-    total = sum(layer.nbytes for layer in cases_torch.sharded(NETWORK, p))
-    last = cases_torch.sharded(NETWORK, p)[-1].nbytes
-    assert sent_as_ring(mine) == [pytest.approx(3 * (3 * total - last) * (p - 1) / p)] * p
-    given = [(*each[:3], options | {"whole": False}) for each in given]
-    theirs = session.call("callers_torch:with_fully_shard", p, given).raise_for_error()
-    assert max(sent_as_ring(mine)) < min(sent_as_ring(theirs))
+    sizes = [layer.nbytes for layer in case.layers]
+    assert sent_as_ring(mine) == [pytest.approx(3 * (3 * sum(sizes) - sizes[-1]) * 2 / 3)] * 3
+    assert max(sent_as_ring(mine)) < min(sent_as_ring(theirs(False)))
 
 
-@pytest.mark.parametrize("share", [0.5, 1.0, 2.0])
-def test_a_step_of_zero3_takes_as_long_as_the_schedule_says(session, share):
-    machine = Machine("slow wire", alpha_s=1e-6, beta_s_per_byte=1e-6)
-    spec = {"widths": [12] * 7}
-    length = cases_torch.lengths_of(spec, 4)[0]
-    backward_s = 2 * observed_torch.ring_s(length, 8, machine) * share
-    spec["costs"] = [backward_s / 2, backward_s]
-    sample = cases_torch.sample_training(np.random.default_rng(3), spec, 4, steps=1)
-    arguments = cases_torch.training_arguments(spec, sample, cases_torch.options_of())
-    result = session.call("callers_torch:zero3_train", 4, arguments, machine=machine)
+@pytest.fixture(scope="module")
+def functions(cases):
+    """The functions beside the classes of cases of the torch modules, by name."""
+    return cases["Train"].check.__globals__
+
+
+@pytest.mark.parametrize("share", [0.5, 2.0])
+def test_a_step_of_zero3_takes_as_long_as_the_schedule_says(session, cases, functions, share):
+    slow = "name=slow wire,alpha_s=1e-06,beta_s_per_byte=1e-06"
+    machine, sizes = Machine.load(slow), [8 * 156] * 6
+    backward_s = 2 * functions["ring_s"](sizes[0], 8, machine) * share
+    costs = backward_s / 2, backward_s
+    run = called(session, cases["Train"](4, (12,) * 7, steps=1, costs=costs, machine=slow))
     for p in (4, 8, 32):
-        took_s = replay(observed_torch.stretched(result.trace, p), machine).makespan_s
-        bound_s = observed_torch.schedule_s([length] * 6, spec["costs"], p, machine, again=False)
+        took_s = replay(functions["stretched"](run.trace, p), machine).makespan_s
+        bound_s = functions["schedule_s"](sizes, costs, p, machine, again=False)
         assert 0.97 * bound_s < took_s < 1.001 * bound_s
 
 
-def test_a_step_stretched_to_8_ranks_takes_as_long_as_one_that_ran_there(session):
+def test_a_step_stretched_to_8_ranks_takes_as_long_as_one_that_ran_there(session, cases, functions):
     machine, took_s = Machine.load("zaratan"), []
-    spec = {"widths": [16] * 5, "bias": False, "costs": [2e-6, 4e-6]}
     for p in (4, 8):
-        sample = cases_torch.sample_training(np.random.default_rng(3), spec, p, steps=1)
-        arguments = cases_torch.training_arguments(spec, sample, cases_torch.options_of())
-        result = session.call("callers_torch:zero3_train", p, arguments, machine=machine)
-        trace = observed_torch.stretched(result.trace, 8)
-        took_s.append(replay(trace, machine).makespan_s)
+        run = called(session, cases["Train"](p, (16,) * 5, bias=False, steps=1, machine="zaratan"))
+        took_s.append(replay(functions["stretched"](run.trace, 8), machine).makespan_s)
     assert took_s[0] == pytest.approx(took_s[1], rel=1e-2)  # optimizers work on shards
 
 
-@pytest.mark.parametrize(
-    ("call", "shown"),
-    [
-        (cases_torch.zero3_call(2, NETWORK, evaluate=True, microbatches=2), "returned"),
-        (cases_torch.zero3_call(3, NETWORK | {"dtype": "float32"}, optimizer="adam"), "returned"),
-        (cases_torch.hsdp_call("gather", 2, 2, (4, 2), "float32"), "values: right"),
-        (cases_torch.hsdp_call("synchronise", 2, 1, (4, 2)), "values: right"),
-    ],
-    ids=str,
-)
-def test_a_torch_line_that_reproduces_runs(call, shown, capsys):
-    assert shown in typed_line.output_of(call.reproduce, SOLUTION, capsys)
+def test_a_step_of_hsdp_halves_that_of_plain_sharding_on_two_nodes(session, cases):
+    case = cases["StepOf"](8, machine="zaratan,kernel_overhead_s=0")
+    plain = called(session, case, f"{INSIDE}:flat_step", [(case.lengths,)] * 8)
+    assert 0.4 < called(session, case).makespan_s / plain.makespan_s < 0.6
 
 
-# -- hsdp_torch ------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
-def test_a_step_of_hsdp_halves_that_of_plain_sharding_on_two_nodes(session):
-    machine = Machine.load("zaratan").with_(kernel_overhead_s=0.0)
-    lengths = [80_000] * 4
-    hybrid = session.call("callers_torch:hsdp_step", 8, [(4, lengths)] * 8, machine=machine)
-    plain = session.call("callers_torch:flat_step", 8, [(lengths,)] * 8, machine=machine)
-    assert 0.4 < hybrid.makespan_s / plain.makespan_s < 0.6
+def test_the_states_are_those_that_zero_published():
+    # Rajbhandari et al. 2020, figure 1: 7.5e9 parameters on 64 ranks.
+    gb = [memory.state_bytes(7_500_000_000, 64, stage) / 1e9 for stage in range(4)]
+    assert [round(each, 1) for each in gb] == [120.0, 31.4, 16.6, 1.9]
+
+
+def test_a_layer_is_the_published_formula():
+    # Korthikanti et al. 2022, section 4.1, in 16 bits; and what becomes of it in 32.
+    for s, h, a in ((2048, 4096, 32), (128, 96, 3)):
+        layer = {}
+        for w in (2, 4):
+            one, two = (
+                memory.activation_bytes(memory.Sizes(count, h, a, s, 11), 5, element_bytes=w)
+                for count in (1, 2)
+            )
+            layer[w] = two - one
+        assert layer == {
+            2: s * 5 * (34 * h + 5 * a * s),
+            4: s * 5 * (66 * h + 9 * a * s),
+        }
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_formula_differs_from_the_tracker_by_what_the_docstring_says(session, recompute):
+    sizes = (3, 96, 3, 40, 70)
+    result = session.call("given/gpt_torch.py:kept", 1, (sizes, 2, 2, True, recompute))
+    result.raise_for_error()
+    assert result.values[0] == memory.num_parameters(memory.Sizes(*sizes))
+    formula = memory.activation_bytes(memory.Sizes(*sizes), 2, recompute=recompute)
+    norms = 1 + 2 * (1 if recompute else 3)
+    extra = norms * 2 * 2 * 80 + 40 * 40 + 8 * 80  # mean and deviation; mask of attention; tokens
+    assert 0 <= result.memory[0]["live"]["activations"] - formula - extra <= 16
+
+
+# -- offload ---------------------------------------------------------------------------------------
+
+
+def test_a_plan_takes_what_the_drawing_says():
+    spans = []
+    plan = ["swap", "recompute", "keep"]
+    assert simulate([Layer(2, 3, 2)] * 3, plan, 5, 1, spans) == (17, 4)
+    drawn = {"compute": ["F0", "F0", "F1", "F1", "F2", "F2", *["B2"] * 3, "F1", "F1",
+                         *["B1"] * 3, *["B0"] * 3],
+             "copy": [".", ".", ">0", ">0", *"." * 5, "<0", "<0", *"." * 6]}  # fmt: skip
+    for stream, seconds in drawn.items():
+        found = ["."] * 17
+        for span in spans:
+            if span.stream == stream:
+                for second in range(int(span.begin_s), int(span.end_s)):
+                    found[second] = span.what
+        assert found == seconds
+        row = " ".join(each.ljust(2).replace(". ", "  ") for each in seconds).rstrip()
+        assert f"{stream:<10}{row}\n" in offload_model.__doc__
+
+
+def layers_drawn(rng, count):
+    """Layers, a capacity between one of them and all, and a link about as fast as the GPU."""
+    layers = [Layer(*(int(rng.integers(1, top)) for top in (10, 19, 31))) for _ in range(count)]
+    nbytes = [layer.nbytes for layer in layers]
+    capacity = max(*nbytes, int(sum(nbytes) * rng.uniform(0.25, 0.8)))
+    pace = sum(nbytes) / sum(layer.forward_s for layer in layers)
+    return layers, capacity, pace * float(rng.choice([0.2, 0.4, 0.8, 1.5]))
+
+
+def held(layers, plan, spans):
+    """Most bytes at any time, from when each piece of work began and ended."""
+    begin = {(s.what, i): s for i, s in enumerate(spans)}
+    changes = []
+    for k, layer in enumerate(layers):
+        first, *again = [s for (what, _), s in begin.items() if what == f"F{k}"]
+        (end_s,) = [s.end_s for (what, _), s in begin.items() if what == f"B{k}"]
+        copies = [s for (what, _), s in begin.items() if what in (f">{k}", f"<{k}")]
+        times = {
+            "keep": [(first.begin_s, end_s)],
+            "recompute": [(first.begin_s, first.end_s)] + [(s.begin_s, end_s) for s in again],
+            "swap": [(first.begin_s, s.end_s) for s in copies[:1]]
+            + [(s.begin_s, end_s) for s in copies[1:]],
+        }
+        for since_s, until_s in times[plan[k]]:
+            changes += [(since_s, 1, layer.nbytes), (until_s, 0, -layer.nbytes)]
+    used = np.cumsum([nbytes for *_, nbytes in sorted(changes)])
+    return int(used.max())
+
+
+def test_the_peak_is_what_the_pieces_of_work_hold():
+    rng = np.random.default_rng(4)
+    for _ in range(150):
+        layers, capacity, host = layers_drawn(rng, 6)
+        plan, spans = rng.choice(CHOICES, size=6).tolist(), []
+        time_s, peak = simulate(layers, plan, capacity, host, spans)
+        if peak < np.inf:
+            assert held(layers, plan, spans) == peak <= capacity
+            busy = sum(s.end_s - s.begin_s for s in spans if s.stream == "compute")
+            assert time_s >= busy - 1e-9
+
+
+def test_a_plan_fits_when_what_is_kept_leaves_room_for_the_next_layer():
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        layers, capacity, host = layers_drawn(rng, 5)
+        plan, kept, fits = rng.choice(CHOICES, size=5).tolist(), 0, True
+        for layer, choice in zip(layers, plan, strict=True):
+            fits = fits and kept + layer.nbytes <= capacity
+            kept += layer.nbytes if choice == "keep" else 0
+        assert (makespan_s(layers, plan, capacity, host) < np.inf) == fits
+
+
+def test_letting_the_last_layer_go_never_pays_and_the_reference_is_near_the_shortest(cases):
+    rng = np.random.default_rng(6)
+    for count in (5, 5, 5, 9):
+        layers, capacity, host = layers_drawn(rng, count)
+        numbers = tuple((layer.forward_s, layer.backward_s, layer.nbytes) for layer in layers)
+        case = cases["Schedule"](numbers, capacity, host)
+        assert case.reference_s <= 1.01 * case.shortest_s
+        if count == 5:
+            plans = itertools.product(CHOICES, repeat=count)
+            best_s = min(makespan_s(layers, plan, capacity, host) for plan in plans)
+            assert case.shortest_s == pytest.approx(best_s, rel=1e-12)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import ringside
 from ringside.checking import Verdict
 from ringside.checking.cases import (
     Case,
@@ -50,11 +51,13 @@ CASES = [
     AllReduce(3, members=(3, 1, 2), world=5, machine="long wire", latencies=2, announced=True),
     AllReduce(3, machine="zaratan,alpha_s=1e-05"),
     Cost(11, ranks=3, raises="ValueError"),
+    Cost(),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.text)
 def test_a_case_says_itself_and_is_read_back(case):
+    assert case.text  # an empty line names no case
     assert parse(case.text, [AllReduce, Cost] if isinstance(case, AllReduce) else [Cost]) == case
 
 
@@ -95,6 +98,15 @@ def test_what_a_case_draws_comes_from_its_seed_and_the_rank():
         assert not np.array_equal(case.vector(1), other)
     summed = AllReduce(3, dtype="int16")
     assert sum(np.abs(summed.vector(rank).astype(int)).max() for rank in range(3)) < 2**15
+
+
+def test_passes_are_numbered_through_all_steps():
+    case, x = AllReduce(2, announced=True), np.ones(3)
+    with case.passes_of(0):
+        first = ringside.announce("forward", x)
+    with case.passes_of(0):
+        assert not np.array_equal(ringside.announce("forward", 2 * x), 2 * first)
+        assert np.array_equal(ringside.announce("forward", x), first)
 
 
 def test_a_part_of_a_world_has_other_ranks_in_another_order():

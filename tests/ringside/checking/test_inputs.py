@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ringside.checking import examples, inputs
@@ -121,3 +122,10 @@ def test_what_is_to_be_run_instead_exists_and_gets_its_arguments(name):
 def test_a_script_that_only_defines_does_nothing(tmp_path: Path, text: str, defines: bool) -> None:
     (tmp_path / "script.py").write_text(text)
     assert inputs.only_defines(tmp_path / "script.py") == defines
+
+
+def test_a_dict_matches_by_its_values() -> None:
+    wanted = {"params": [np.ones(2)], "norm": 1.0}
+    assert inputs.matches({"params": [np.ones(2) + 1e-14], "norm": 1.0}, wanted)
+    assert not inputs.matches({"params": [np.zeros(2)], "norm": 1.0}, wanted)
+    assert not inputs.matches({"params": [np.ones(2)]}, wanted)

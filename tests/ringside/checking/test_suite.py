@@ -56,10 +56,23 @@ class Cost(Formula):
         return list(self.numbers), self.ranks
     def right(self):
         return sum(self.numbers) / self.ranks
+
+@dataclass(frozen=True)
+class Doubled(Cost):
+    through = "checks/inside.py:doubled"
+    def right(self):
+        return 2 * super().right()
+"""
+
+INSIDE = """
+from ringside.checking.inside import several
+
+def doubled(comm, target, calls):
+    return [(2 * value, *rest) for value, *rest in several(comm, target, calls)]
 """
 
 TESTS = """
-from checks.cases import Cost, Shift
+from checks.cases import Cost, Doubled, Shift
 from ringside.checking import assert_bytes
 from ringside.checking.suite import Suite, group
 
@@ -69,7 +82,7 @@ suite = Suite("ring")
 def test_values(case, run):
     pass
 
-@suite.test(10, "values", Cost((1, 2), 2), Cost((3,), 0, raises="ValueError"))
+@suite.test(10, "values", Cost((1, 2), 2), Cost((3,), 0, raises="ValueError"), Doubled((1, 5)))
 def test_cost(case, run):
     pass
 
@@ -94,6 +107,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "checks").mkdir()
     (tmp_path / "checks" / "__init__.py").write_text("")
     (tmp_path / "checks" / "cases.py").write_text(CASES)
+    (tmp_path / "checks" / "inside.py").write_text(INSIDE)
     (tmp_path / "checks" / "test_ring.py").write_text(TESTS)
     (tmp_path / "ring.py").write_text(MODULE)
     return tmp_path
@@ -161,6 +175,8 @@ def test_each_question_is_asked_and_its_line_shows_the_same(folder: Path, name: 
     edit, names, sentence = WRONG[name]
     found = failed(folder, *edit)
     assert set(found) == names
+    if name == "first":  # both tests whose sends wait say so
+        assert all(re.search(sentence, str(test["message"])) for test in found.values())
     first = next(test for test in found.values() if re.search(sentence, str(test["message"])))
     words = shlex.split(str(first["reproduce"]))
     assert words[:3] == ["ringside", "check", "ring"] and words[5] == "--case"

@@ -33,8 +33,8 @@ MODULES = {
         "a06_asynchrony/callers_torch.py:compressed",
         "--shape 8,12 --approx-rank 2",
     ),
-    "zero3_torch": ("a07_sharding/callers_torch.py:try_zero3", "--widths 64,256,64 --steps 2"),
-    "hsdp_torch": ("a07_sharding/callers_torch.py:try_hsdp", "--shard-size 1"),
+    "zero3_torch": ("a07_sharding/checks/inside_torch.py:train", "--widths 64,256,64"),
+    "hsdp_torch": ("a07_sharding/checks/inside_torch.py:hsdp", "--replicas 1"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", "--widths 64,256"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
     "stash_torch": (
@@ -53,7 +53,6 @@ MODULES = {
 NOT_COMPARED = {
     "diloco_torch",
     "compress_torch",
-    "zero3_torch",
     "stash_torch",
     "conv_torch",
     "ulysses_torch",

@@ -38,7 +38,7 @@ REFERENCES = {
         4,
         "--shape 8,12 --approx-rank 2",
     ),
-    "zero3_torch": ("a07_sharding/callers_torch.py:try_zero3", 4, "--widths 4,6,4 --steps 2"),
+    "zero3_torch": ("a07_sharding/checks/inside_torch.py:train", 4, "--widths 4,6,4"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", 5, "--widths 4,7"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
     "stash_torch": (
@@ -58,7 +58,6 @@ REFERENCES = {
 NOT_COMPARED = {
     "diloco_torch",
     "compress_torch",
-    "zero3_torch",
     "stash_torch",
     "conv_torch",
     "ulysses_torch",

@@ -1,0 +1,121 @@
+"""memory.py: bytes to the byte, what fits, and what torch's tracker counts."""
+
+from checks.cases import (
+    ActivationBytes,
+    FewestRanks,
+    MostLayers,
+    NumParameters,
+    Recomputed,
+    StateBytes,
+    StepBytes,
+    TrackedActivations,
+    TrackedState,
+    step,
+)
+from ringside.checking import Verdict
+from ringside.checking.suite import Suite, group
+
+suite = Suite("memory")
+TINY = (2, 4, 2, 2, 3)  # layers, width, heads, tokens, words
+SEVEN = (36, 4096, 32, 2048, 51_200)  # 7.5e9 parameters
+ONE_OF_GPT3 = (1, 12_288, 96, 2048, 0)
+DTYPES, NO_DROPOUT = "other dtypes", "models without dropout"
+TINY_STEP, GB = step(TINY, 1, 2, 1), 10**9
+
+
+@suite.test(8, "values", NumParameters(TINY), NumParameters(SEVEN))
+def test_parameters(case, run):
+    """12 h h + 13 h in each layer, and what is outside."""
+
+
+@suite.test(16, "values", *(StateBytes(7_500_000_000, 64, stage) for stage in range(4)))
+def test_state_of_every_stage(case, run):
+    """120, 31.40625, 16.640625 and 1.875 GB."""
+
+
+@suite.test(8, "values", *(StateBytes(7, 2, stage) for stage in range(4)), StateBytes(3, 5, 3))
+def test_state_where_ranks_do_not_divide_the_parameters(case, run):
+    """A shard is padded on every rank."""
+
+
+@suite.test(4, "values", StateBytes(10**17 + 1, 2, 3))
+def test_state_of_more_parameters_than_a_float_holds(case, run):
+    """An exact int."""
+
+
+@suite.test(6, "values", *(StateBytes(10, 3, stage, (3, 5, 7)) for stage in range(4)))
+def test_state_of_other_dtypes(case, run):
+    """Bytes of a weight, a gradient and the optimizer's state as they are given."""
+
+
+@suite.test(14, "values", *(ActivationBytes(TINY, b) for b in (1, 3)), ActivationBytes(ONE_OF_GPT3))
+def test_activations(case, run):
+    """The docstring's table."""
+
+
+@suite.test(
+    8, "values", group(DTYPES, ActivationBytes(TINY, element_bytes=4)),
+    group(
+        NO_DROPOUT, ActivationBytes(TINY, dropout=False),
+        ActivationBytes(TINY, element_bytes=4, dropout=False),
+    ),
+)  # fmt: skip
+def test_activations_without_dropout_and_in_other_dtypes(case, run):
+    """A mask of dropout has one byte an element, and is there only with dropout."""
+
+
+@suite.test(8, "values", Recomputed(TINY), Recomputed((1, *TINY[1:])), Recomputed(TINY, 2))
+def test_activations_with_recomputation(case, run):
+    """All layers' inputs, and the rest of one layer."""
+
+
+@suite.test(6, "values", StepBytes(TINY, 1, 2, 1), StepBytes(SEVEN, 1, 64, 2, recompute=True))
+def test_step(case, run):
+    """State and activations."""
+
+
+@suite.test(
+    8, "memory", MostLayers(32 * GB, SEVEN, 1, 64, 3), MostLayers(TINY_STEP, TINY, 1, 2, 1),
+    MostLayers(TINY_STEP - 1, TINY, 1, 2, 1),
+    MostLayers(32 * GB, SEVEN, 1, 64, 3, recompute=True),
+)  # fmt: skip
+def test_most_layers(case, run):
+    """By your own ``step_bytes`` it fits, and one layer more does not."""
+
+
+@suite.test(
+    8, "memory", FewestRanks(TINY_STEP, TINY, 1, 1), FewestRanks(TINY_STEP - 1, TINY, 1, 1),
+    *(FewestRanks(32 * GB, SEVEN, 1, stage, recompute=True) for stage in (1, 2, 3)),
+)  # fmt: skip
+def test_fewest_ranks(case, run):
+    """By your own ``step_bytes`` it fits, and on one rank less it does not."""
+
+
+@suite.test(
+    4, "safety", StateBytes(10, 2, 4, raises="ValueError"),
+    StateBytes(10, 0, 1, raises="ValueError"),
+    MostLayers(1000, TINY, 1, 2, 1, raises="ValueError"),
+    FewestRanks(1000, TINY, 1, 1, raises="ValueError"),
+    FewestRanks(1000, TINY, 1, 0, raises="ValueError"),
+)  # fmt: skip
+def test_refuses_what_is_not_there_and_what_does_not_fit(case, run):
+    """With ValueError."""
+
+
+@suite.test(
+    2, "memory", TrackedActivations((4, 128, 4, 64, 300), 2),
+    TrackedActivations((4, 128, 4, 64, 300), 2, recompute=True),
+)  # fmt: skip
+def test_as_torchs_tracker_counts_it(case, run, ranks):
+    """A small GPT on the network: what its storages take."""
+    target, p, given = case.tracked
+    (held, *_) = ranks.call(target, p, [given] * p).raise_for_error().memory
+    if isinstance(case, TrackedState):
+        counted = sum(held["after_step"][kind] for kind in ("parameters", "gradients", "optimizer"))
+    else:
+        counted = held["live"]["activations"]
+    number, _ = run
+    if type(number) is not int or abs(number - counted) > 0.02 * counted:
+        raise Verdict(
+            f"{case} is {number}; the tracker counted {counted} bytes, and 2 % are allowed."
+        )
