@@ -369,10 +369,11 @@ class Suite:
         """
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            for seed in LATENCY_SEEDS:
-                slow = case.with_(machine="rendezvous", latencies=seed)
-                run = right_run(ranks, slow)
-                assert_requests_complete(run, slow, kinds or _MESSAGES)
+            runs = [_where_sends_wait(ranks, case)]
+            slow = case.with_(machine="rendezvous")
+            runs += [right_run(ranks, slow.with_(latencies=seed)) for seed in LATENCY_SEEDS]
+            for run in runs:
+                assert_requests_complete(run, case, kinds or _MESSAGES)
 
         return _made(Test(self.module, table, ask), number, kind)
 
@@ -382,13 +383,7 @@ class Suite:
         """Right where every send waits for its receive, not only where short ones are buffered."""
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            run = _contrasted(
-                lambda: right_run(ranks, case.with_(machine="rendezvous")),
-                lambda: right_run(ranks, case.with_(machine="buffered")),
-                case,
-                f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not "
-                "wait for its receive. Above:",
-            )
+            run = _where_sends_wait(ranks, case)
             assert_requests_complete(run, case)
 
         return _made(Test(self.module, table, ask), number, kind)
@@ -438,6 +433,16 @@ class Suite:
 
 
 _MESSAGES = (Kind.ISEND, Kind.IRECV)
+
+
+def _where_sends_wait(ranks: Any, case: Case) -> Result:
+    return _contrasted(
+        lambda: right_run(ranks, case.with_(machine="rendezvous")),
+        lambda: right_run(ranks, case.with_(machine="buffered")),
+        case,
+        f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not "
+        "wait for its receive. Above:",
+    )
 
 
 def _contrasted(
