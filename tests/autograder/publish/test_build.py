@@ -122,8 +122,7 @@ def test_a_solution_outside_of_every_function_is_refused(
 @pytest.mark.parametrize("name", plans.known(Course.here()))
 def test_every_stub_can_be_imported(name: str, tmp_path: Path) -> None:
     release = Course.here().kit / "assignments" / name
-    for path in release.glob("*.py"):
-        shutil.copy(path, tmp_path)
+    shutil.copytree(release, tmp_path, dirs_exist_ok=True)
     cells = notebook.module_cells(release / f"{name}.ipynb")
     for cell in cells:
         (tmp_path / cell.module).write_text(cell.source)
