@@ -99,7 +99,7 @@ def test_an_epoch_of_digits_is_the_serial_one(session, world_size):
 
 
 def test_step_takes_the_time_of_its_bound(session, cases):
-    case = cases["Steps"](8, 128, widths=(64, 32, 10), machine="slow cores")
+    case = cases["Steps"](8, 128, widths=(64, 32, 10), machine="slow_cores")
     result = called(session, case)
     case.check(result)
     bound_s = case.time_s(result.machine)

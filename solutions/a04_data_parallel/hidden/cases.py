@@ -66,7 +66,7 @@ hidden(
 hidden(shard.test_nothing_is_sent, *(Shard(p, (64,), epochs=(0, 1)) for p in (2, 4)))
 hidden(
     shard.test_same_result_whatever_was_called_before,
-    *(Shard(p, (96, 66), epochs=(0, 2, 1), again=True) for p in (2, 3)),
+    *(Shard(p, (96, 66), epochs=(0, 2, 1)) for p in (2, 3)),
 )
 hidden(
     shard.test_result_belongs_to_the_caller,
@@ -82,7 +82,7 @@ hidden(
 SOME = ((5, 2), (1, 9, 4), (7, 1, 1, 2, 3), (1, 2, 3, 4, 5, 6), (3, 3, 3, 3, 3, 3, 2))
 NONE = ((0, 4), (3, 0, 1), (0, 0, 0, 2), (0, 5, 0, 0, 1))
 NET = (20, 30, 10)
-TIMED = {"widths": (64, 128, 10), "machine": "slow cores", "stretched": 512}
+TIMED = {"widths": (64, 128, 10), "machine": "slow_cores", "stretched": 512}
 DIGITS = {"widths": (64, 16, 10), "steps": 2, "digits": True}
 
 
