@@ -30,8 +30,7 @@ class Shard(Case):
     Attributes:
         sizes: numbers of samples.
         seeds: of training runs; (): the case's own.
-        again: all calls are made a second time.
-        overwritten: before that, the caller writes to what it got.
+        overwritten: before the same calls are made again, the caller writes to what it got.
     """
 
     target = "shard:shard"
@@ -39,7 +38,6 @@ class Shard(Case):
     sizes: tuple = (10,)
     epochs: tuple = (0,)
     seeds: tuple = ()
-    again: bool = False
     overwritten: bool = False
 
     @property
@@ -49,7 +47,7 @@ class Shard(Case):
         return [(n, epoch, seed) for n in self.sizes for seed in seeds for epoch in self.epochs]
 
     def inputs(self, rank):
-        return self.calls, self.again, self.overwritten
+        return self.calls, self.overwritten
 
     def parts(self, run, what="shards"):
         """Per call, every rank's shard."""
@@ -105,7 +103,7 @@ class Order(Shard):
     def calls(self):
         if not self.round_numbers:
             return super().calls
-        (n,) = self.sizes
+        n = self.sizes[0]
         many = (*range(1, 300), 997, 1009)
         many += (*(10**k for k in range(3, 8)), *(2**k for k in range(9, 21)))
         return [(n, 0, 0), *((n, k, 0) for k in many), *((n, 0, k) for k in many)]
@@ -165,7 +163,7 @@ class Step(Case):
     """
 
     target = "step:train_step"
-    machines: ClassVar = {"slow cores": SLOW_CORES}
+    machines: ClassVar = {"slow_cores": SLOW_CORES}
     n: int = 16
     sizes: tuple = ()
     widths: tuple = (64, 128, 64, 10)

@@ -13,20 +13,19 @@ import numpy as np
 from ringside.checking.callers import arrays_in, copied, find, lists_differ, lists_in
 
 
-def shards(comm, calls, again, overwritten, alone=False):
+def shards(comm, calls, overwritten, alone=False):
     """Every ``shard(n, world_size, rank, epoch, seed)`` of a list of ``(n, epoch, seed)``.
 
     Before each call the global generators are somewhere else on every rank, and ``hash`` of a
     string is another number on each, as it is in processes that don't stem from one another.
 
     Args:
-        again: make all calls a second time.
-        overwritten: write to the first results before, and make the calls a second time.
+        overwritten: write to the first results before the calls are made again.
         alone: and as rank 0 of one rank.
 
     Returns:
-        A dict: ``shards``, ``again``, ``orders`` (those of one rank alone), and ``moved``: whether
-        a call moved a global generator.
+        A dict: ``shards``, ``again`` (those of second calls), ``orders`` (those of one rank alone),
+        and ``moved``: whether a call moved a global generator.
     """
     import_module("shard").hash = partial(_hash_on, comm.rank)
     moved = False
@@ -43,14 +42,12 @@ def shards(comm, calls, again, overwritten, alone=False):
         return results
 
     first = called(comm.size, comm.rank)
-    result = {"shards": copied(first), "again": [], "orders": []}
+    result = {"shards": copied(first)}
     if overwritten:
         for array in first:
             array[:] = -1
-    if again or overwritten:
-        result["again"] = called(comm.size, comm.rank)
-    if alone:
-        result["orders"] = called(1, 0)
+    result["again"] = called(comm.size, comm.rank)
+    result["orders"] = called(1, 0) if alone else []
     return {**result, "moved": moved}
 
 

@@ -109,7 +109,7 @@ test_sends_may_wait_and_everything_is_waited_for = suite.slow_messages(
 
 
 @suite.test(
-    10, "speed", TorchSteps(8, 256, widths=(64, 128, 10), machine="slow cores", stretched=512)
+    10, "speed", TorchSteps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512)
 )
 def test_time_on_512_ranks(case, run):
     assert_step_time(run, case)
