@@ -411,7 +411,7 @@ def measured_spec(table: dict[str, Any]) -> MeasuredSpec:
         noise=float(table.get("noise", MeasuredSpec.noise)),
     )
     where = f"measured {spec.module!r}"
-    if not NAME.fullmatch(spec.function) or not re.fullmatch(r"\w+\.py", spec.file):
+    if not NAME.fullmatch(spec.function) or not re.fullmatch(rf"({CHECKS}/)?\w+\.py", spec.file):
         raise ValueError(f"{where}: {spec.file}:{spec.function} is no function's name")
     if spec.ranks < 2 or spec.pairs < 6 or spec.pairs % 2:
         raise ValueError(f"{where}: at least 2 ranks, and an even number of at least 6 pairs")

@@ -85,6 +85,7 @@ class Case:
             the same arguments.
         what: what sentences call a rank's value: "rank 3's result".
         unsaid: fields that no line gives.
+        machines: what ``machine`` may name beside those of ``ringside run``.
         declared_like: how the names of passes begin whose work is declared, where they are
             announced.
         p: ranks of ``comm``.
@@ -102,6 +103,7 @@ class Case:
     what: ClassVar[str] = "result"
     declared_like: ClassVar[str] = ""
     unsaid: ClassVar[tuple[str, ...]] = ()
+    machines: ClassVar[Mapping[str, Machine]] = {}
 
     p: int = 2
     _: dataclasses.KW_ONLY
@@ -430,6 +432,8 @@ def _words(text: str) -> list[str]:
 
 def machine_of(case: Case) -> Machine:
     """The machine that a case names."""
+    if case.machine in case.machines:
+        return case.machines[case.machine]
     first, _, numbers = case.machine.partition(",")
     if first not in MACHINES:
         return Machine.load(case.machine)

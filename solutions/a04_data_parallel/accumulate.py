@@ -12,7 +12,7 @@ The step is that of all samples of all microbatches of all ranks at once.
 """
 
 import numpy as np
-from model import loss_and_gradients
+from given.model import loss_and_gradients
 from mpi4py import MPI
 
 

@@ -32,11 +32,10 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: values, bytes counted by the network,
 # the split of work, safety, and time on a modelled cluster. All that the hidden suite asks
-# stands in the module's docstring, and the public tests in `test_public.py` ask for the same
-# kinds of things. Supplied are `model.py` (a network with an explicit backward pass; its matrix
-# products count as work on the modelled machine), `model_torch.py` (the same one in torch),
-# `digits.py` (the data) and `train.py` (the loop round your modules). Read `model.py` first: it is
-# one page.
+# stands in the module's docstring. Its tests are those in `checks/`, with other cases. The folder
+# `given/` has `model.py` (a network with an explicit backward pass; its matrix products count as
+# work on the modelled machine), `model_torch.py` (the same one in torch), `digits.py` (the data)
+# and `train.py` (the loop round your modules). Read `model.py` first: it is one page.
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -44,10 +43,9 @@
 # %%
 import importlib
 
-import digits
 import matplotlib.pyplot as plt
-import model
 import numpy as np
+from given import digits, model
 
 import ringside
 from ringside import Machine, guess, replay, reveal
@@ -181,7 +179,7 @@ def train(world_size, local_batch_size, rates, seed=0, momentum=0.9):
         (model.init_params(WIDTHS, [seed, rank]), x, y, local_batch_size, rates, momentum, seed)
         for rank in range(world_size)
     ]
-    result = ringside.run("train.py:train", world_size, arguments)
+    result = ringside.run("given/train.py:train", world_size, arguments)
     losses, history = result.values[0]
     return np.array(losses), [model.accuracy(p, x_test, y_test) for p in history]
 
@@ -305,7 +303,7 @@ reveal("a04/weak", 100 * one_rank_s / weak[512])
 
 # %%
 torch_run = ringside.run(
-    "callers_torch.py:train_step", 4, step_arguments(64, 4), machine=slow_cores
+    "checks/inside_torch.py:train_step", 4, step_arguments(64, 4), machine=slow_cores
 )
 for mine, torchs in zip(step_run.values[0][0], torch_run.values[0][0], strict=True):
     assert abs(mine - torchs).max() < 1e-12
@@ -467,16 +465,16 @@ for batch_size in (512, len(x)):
 # ringside launch step.py:train_step --site zaratan --nodes 2 -- --n 512 --n 4096 --n 32768
 # ```
 #
-# `n` is the number of samples of all ranks together; `examples.py` draws them. (`--site local` runs
-# it on this machine, `--dry-run` prints the job.) It leaves `run.json` and a trace here, which are
-# handed in with the notebook. The run counts if it is complete and was made with the `step.py`
-# that you hand in.
+# `n` is the number of samples of all ranks together; `Step` in `checks/cases.py` draws them.
+# (`--site local` runs it on this machine, `--dry-run` prints the job.) It leaves `run.json` and a
+# trace here, which are handed in with the notebook. The run counts if it is complete and was made
+# with the `step.py` that you hand in.
 #
 # `step_torch.py` runs on GPUs over NCCL, and over gloo where no GPU is asked for. Let it leave
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch callers_torch.py:train_step --site zaratan --gpus-per-node 4 --out gpus \
+# ringside launch checks/inside_torch.py:train_step --site zaratan --gpus-per-node 4 --out gpus \
 #     -- --n 512 --n 32768
 # ```
 

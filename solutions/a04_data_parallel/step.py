@@ -21,7 +21,7 @@ gradient, so they stay equal without being sent again.
 """
 
 import numpy as np
-from model import loss_and_gradients
+from given.model import loss_and_gradients
 from mpi4py import MPI
 
 

@@ -13,7 +13,7 @@
 Source: Goyal et al. 2017, "Accurate, large minibatch SGD", sections 2.1 and 2.2; there lr is
 0.1 for a batch of 256, and the warm-up takes five epochs.
 
-Each function communicates nothing and gives floats, checked to 1e-12 relative.
+Each function communicates nothing and gives floats, checked to 1e-9 relative.
 """
 
 from collections.abc import Sequence

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from ringside import Machine, Session, replay
+from ringside.checking import case_files
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
+from ringside.checking.suite import called
 from ringside.commands import cli
 from ringside.errors import TraceError
 from ringside.timing.extrapolation import widen
-from solutions.a04_data_parallel import digits, model
-from solutions.a04_data_parallel.hidden import oracle, runs
+from ringside.trace import Kind
+from solutions.a04_data_parallel.given import digits, model
 
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a04_data_parallel"
-MODULES = ("shard", "step", "step_torch", "warmup", "accumulate")
 WIDTHS = (64, 16, 10)
 ON_PURPOSE = """
 from mpi4py import MPI
@@ -41,6 +42,11 @@ def neighbours(comm, n):
 def session():
     with Session(SOLUTION) as session:
         yield session
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return {kind.__name__: kind for kind in case_files.classes(SOLUTION)}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +77,9 @@ def test_the_model_declares_the_operations_that_it_counts(session):
     params = model.init_params(WIDTHS, 0)
     args = (params, params, np.zeros((6, 64)), np.zeros(6, int), 0.1, 0.9)
     result = session.call("step:train_step", 1, args).raise_for_error()
-    assert oracle.work(result) == [model.num_flops(params, 6)]
-    phases = [op.detail[3] for op in result.trace.ops[0] if op.detail and len(op.detail) == 4]
+    work = [op.detail for op in result.trace.ops[0] if op.kind == Kind.COMPUTE]
+    assert sum(flops for flops, *_ in work) == model.num_flops(params, 6)
+    phases = [phase for *_, phase in work]
     assert phases == ["forward 1", "forward 2", "backward 2", "backward 2", "backward 1"]
 
 
@@ -84,30 +91,18 @@ def test_an_epoch_of_digits_is_the_serial_one(session, world_size):
     runs = {}
     for p, b in ((1, local * world_size), (world_size, local)):
         args = [(model.init_params(WIDTHS, rank), x, y, b, lrs, 0.9) for rank in range(p)]
-        runs[p] = session.call("train:train", p, args).raise_for_error().values
+        runs[p] = session.call("given/train.py:train", p, args).raise_for_error().values
     losses, history = runs[1][0]
     np.testing.assert_allclose(runs[world_size][-1][0], losses, rtol=1e-12)
     for got, right in zip(runs[world_size][0][1][-1], history[-1], strict=True):
         np.testing.assert_allclose(got, right, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("world_size", [2, 3, 8])
-def test_accumulated_step_is_the_step_of_the_whole_batch(session, world_size):
-    rng = np.random.default_rng(world_size)
-    shares = [tuple(range(rank % 4)) for rank in range(1, world_size + 1)]
-    asked = runs.training(rng, runs.ACCUMULATE, [shares, shares])
-    args = [asked.arguments(rank) for rank in range(world_size)]
-    result = session.call("callers:steps", world_size, args).raise_for_error()
-    runs.assert_trained(result, asked, loss=True)
-    allowed = 2 * oracle.step_bytes(asked.params, world_size)
-    assert max(sent_as_ring(result)) <= allowed
-
-
-def test_step_takes_the_time_of_its_bound(session):
-    asked = runs.training(np.random.default_rng(0), runs.STEP, [[16] * 8], (64, 32, 10))
-    args = [asked.arguments(rank) for rank in range(8)]
-    result = session.call("callers:steps", 8, args, machine=runs.cluster()).raise_for_error()
-    bound_s = oracle.step_seconds(asked.params, 16, 8, runs.cluster())
+def test_step_takes_the_time_of_its_bound(session, cases):
+    case = cases["Steps"](8, 128, widths=(64, 32, 10), machine="slow_cores")
+    result = called(session, case)
+    case.check(result)
+    bound_s = case.time_s(result.machine)
     assert 0.98 * bound_s < result.makespan_s < 1.001 * bound_s
 
 
@@ -144,21 +139,21 @@ def test_reduced_objects_count_as_handed_to_everybody(odd_ones):
     assert sent_as_ring(result) == [3 * 8000] * 4
 
 
-def test_examples_are_the_inputs_of_a_run(capsys):
+def test_a_run_takes_the_options_of_its_case(capsys):
     words = [f"{SOLUTION}/step.py:train_step", "--ranks", "3", "--"]
     assert cli.main(["run", *words, "--sizes", "4,0,7", "--widths", "12,9,5"]) == 0
-    assert "values: right" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "n = 11" in said and "values: right" in said
     assert cli.main(["run", *words, "--sises", "4,0,7"]) == 2
     assert "has no option 'sises'" in capsys.readouterr().err
     assert cli.main(["run", *words, "--sizes", "4,7"]) == 2
-    assert "--sizes names 2 ranks, and there are 3" in capsys.readouterr().err
+    assert "sizes names 2 ranks, and there are 3" in capsys.readouterr().err
 
 
-def test_examples_find_a_wrong_step(tmp_path, capsys):
-    for path in SOLUTION.glob("*.py"):
-        shutil.copy(path, tmp_path)
+def test_a_run_finds_a_wrong_step(tmp_path, capsys):
+    shutil.copytree(SOLUTION, tmp_path, dirs_exist_ok=True)
     source = (tmp_path / "step.py").read_text()
     (tmp_path / "step.py").write_text(source.replace("flat *= len(x)", "flat *= 1"))
     words = [f"{tmp_path}/step.py:train_step", "--ranks", "2", "--", "--sizes", "1,5"]
     assert cli.main(["run", *words]) == 1
-    assert "values: wrong. Rank 0 returned" in capsys.readouterr().out
+    assert "rank 0's parameter 0 is wrong" in capsys.readouterr().out

@@ -193,7 +193,8 @@ class Pair:
         self.tier = ""
 
     def _world(self, who: str) -> World:
-        target = f"{Path(self.spec.file).stem}:{self.spec.function}"
+        module = self.spec.file.removesuffix(".py").replace("/", ".")
+        target = f"{module}:{self.spec.function}"
         world = World(self._folders[who], target, self.ranks, **self._options)
         self.tier = world.tier
         try:
