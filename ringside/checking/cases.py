@@ -222,11 +222,14 @@ class Case:
 class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
-    ``raises`` names the exception that must come in the place of a value.
+    Attributes:
+        raises: the name of the exception that must come in the place of a value.
+        may_change: whether an argument may be changed: where one test asks that, for all.
     """
 
     p: int = dataclasses.field(default=1, kw_only=True)
     raises: str = dataclasses.field(default="", kw_only=True)
+    may_change: bool = dataclasses.field(default=False, kw_only=True)
 
     unsaid: ClassVar[tuple[str, ...]] = (
         "p", "seed", "members", "world", "machine", "latencies", "announced",

@@ -143,7 +143,7 @@ class Test:
             with self.about(case):
                 value = plain(value)
                 case.check_answer(value, error)
-                if changed:
+                if changed and not case.may_change:
                     raise Verdict(f"{case} changed an argument; all must stay as they were.")
                 self.ask(case, ranks, {**fixtures, "run": value})
 
@@ -393,13 +393,21 @@ class Suite:
 
         return _made(Test(self.module, table, ask), number, kind)
 
-    def second_call(self, number: float, *table: Row, kind: str = "values") -> Callable[..., None]:
-        """Two calls in a row are both right, and the second leaves the first one's result alone."""
+    def second_call(
+        self, number: float, *table: Row, kind: str = "values", inputs_kept: bool = False
+    ) -> Callable[..., None]:
+        """Two calls in a row are both right, and the second leaves the first one's result alone.
+
+        Args:
+            inputs_kept: whether a call must leave what it was given, too.
+        """
         target = TWICE.format("_torch" if self.module.endswith("_torch") else "")
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             second = case.with_(seed=case.seed + 1)
-            right_run(ranks, case)
+            first = right_run(ranks, case)
+            if inputs_kept:
+                assert_inputs_kept(first, case)
             both = zip(arguments(case), arguments(second), strict=True)
             run = called(ranks, case, target, [(called_by(case), *pair) for pair in both])
             assert_ran(run, case)
