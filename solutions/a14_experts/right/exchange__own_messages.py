@@ -1,7 +1,7 @@
 """Counts and rows by messages of its own, pairwise, counts of what isn't needed left out."""
 
 import numpy as np
-from experts import owners
+from given.experts import owners
 from mpi4py import MPI
 
 

@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from experts import owners
+from given.experts import owners
 from torch import nn
 
 

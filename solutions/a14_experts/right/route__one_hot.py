@@ -1,7 +1,7 @@
 """Masks in place of indices, and partial sorting by a key that holds the tie."""
 
 import numpy as np
-from experts import Routing
+from given.experts import Routing
 
 
 def capacity(num_tokens, num_experts, k, factor):

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from experts import Routing
+from given.experts import Routing
 
 
 def capacity(num_tokens, num_experts, k, factor):
