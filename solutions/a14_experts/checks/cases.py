@@ -14,9 +14,10 @@ from given.experts import (
 )
 
 from ringside.checking import assert_ran
-from ringside.checking.cases import Case, assert_like
+from ringside.checking.cases import Case, assert_like, brief
 from ringside.checking.ring_bytes import bytes_of
 from ringside.trace import Kind
+from ringside.units import format_count
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,10 @@ class Dispatch(Tokens):
         ):
             for name, lists, times in (("dispatch", value[0], 1), ("send_again", value[2], 3)):
                 if not isinstance(lists, list | tuple) or len(lists) != len(received):
-                    raise self.fail(f"rank {rank}: {name} must give {len(received)} arrays.")
+                    arrays = format_count(len(received), "array")
+                    raise self.fail(
+                        f"rank {rank}: {name} gave {brief(lists)}; it must be a list of {arrays}."
+                    )
                 for number, (own, right) in enumerate(zip(lists, received, strict=True)):
                     what = f"rank {rank}: what {name} gives for its expert {number}"
                     assert_like(own, times * right, self, what, tolerance=0)
@@ -164,9 +168,7 @@ class Forward(Tokens):
         dx, dweights, gradients = serial_backward(experts, x, routing, dy)
         cuts = np.cumsum(self.counts)[:-1]
         parts = zip(*(np.split(each, cuts) for each in (y, dx, dweights)), strict=True)
-        return [
-            [*part, gradients[slice(*self.bounds(rank))]] for rank, part in enumerate(parts)
-        ]
+        return [[*part, gradients[slice(*self.bounds(rank))]] for rank, part in enumerate(parts)]
 
     def check(self, run):
         assert_ran(run, self)
@@ -184,6 +186,13 @@ class Backward(Forward):
         assert_ran(run, self)
         for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
             check_layer(self, rank, value, right)
+
+
+@dataclass(frozen=True)
+class OnCopies(Forward):
+    """The same on a copy of the communicator that is freed, and then on another one."""
+
+    through = "checks/inside.py:layer_on_copies"
 
 
 def check_layer(case, rank, value, right):

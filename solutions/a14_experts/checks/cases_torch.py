@@ -21,7 +21,13 @@ class Passes(Tokens):
 
     target = "moe_torch:Experts"
     through = "checks/inside_torch.py:layer"
-    parts = "y", "dx", "gradient of the gate", "dw1 of the shared expert", "dw2 of the shared expert"
+    parts = (
+        "y",
+        "dx",
+        "gradient of the gate",
+        "dw1 of the shared expert",
+        "dw2 of the shared expert",
+    )
     how: str = "plain"
 
     @property

@@ -58,9 +58,7 @@ def test_moe_no_row_too_many(case, run):
     case.check(run)
     for record in run.collectives:
         if record.name != "alltoall":
-            raise case.fail(
-                f"the library's {record.name} was called; only the all-to-all may be."
-            )
+            raise case.fail(f"the library's {record.name} was called; only the all-to-all may be.")
     assert_sent(run, case, num_counts=5)
 
 
