@@ -275,7 +275,7 @@ guess(
 # {{check node_limited}}
 
 # %%
-from checks.cases import OnNodes
+from checks.cases_nodes import OnNodes
 
 fast = zaratan.with_(flop_per_s=1e14)
 tokens = {"tokens": (16,), "experts": 16, "d": 1024, "k": 8, "hidden": 4, "seed": 7}

@@ -4,8 +4,9 @@ from checks import test_exchange as exchange
 from checks import test_moe_torch as moe
 from checks import test_node_limited as node
 from checks import test_route as route
-from checks.cases import Backward, Dispatch, Forward, OnCopies, OnNodes
-from checks.cases_gate import BalanceLoss, Capacity, Choose, Route
+from checks.cases import Backward, Dispatch, Forward, OnCopies
+from checks.cases_nodes import Choose, OnNodes
+from checks.cases_route import BalanceLoss, Capacity, Route
 from checks.cases_torch import Gradients, Passes
 
 from ringside.checking.suite import group, hidden
