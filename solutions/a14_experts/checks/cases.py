@@ -188,13 +188,6 @@ class Backward(Forward):
             check_layer(self, rank, value, right)
 
 
-@dataclass(frozen=True)
-class OnCopies(Forward):
-    """The same on a copy of the communicator that is freed, and then on another one."""
-
-    through = "checks/inside.py:layer_on_copies"
-
-
 def check_layer(case, rank, value, right):
     """What a layer gave on a rank: arrays that ``case.parts`` names, and its experts' gradients."""
     if len(value) != len(right) or len(value[-1]) != len(right[-1]):

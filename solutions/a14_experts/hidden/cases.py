@@ -4,7 +4,7 @@ from checks import test_exchange as exchange
 from checks import test_moe_torch as moe
 from checks import test_node_limited as node
 from checks import test_route as route
-from checks.cases import Backward, Dispatch, Forward, OnCopies
+from checks.cases import Backward, Dispatch, Forward
 from checks.cases_nodes import Choose, OnNodes
 from checks.cases_route import BalanceLoss, Capacity, Route
 from checks.cases_torch import Gradients, Passes
@@ -122,7 +122,7 @@ hidden(
     group(exchange.POWERS, Backward(2, experts=2), Backward(4, (4,)), weight=2),
     group(exchange.OTHERS, Backward(3, (5,), 3), Backward(5, (2, 4, 3, 2, 3), 5)),
 )
-hidden(exchange.test_exchange_real_mpi, OnCopies(2, (6, 4), 2))
+hidden(exchange.test_exchange_real_mpi, Forward(2, (6, 4), 2), Forward(2, (6, 4), 2, "even"))
 hidden(
     exchange.test_exchange_no_row_too_many,
     group(exchange.ALONE, Dispatch(8, (16,), 8, "even", 40, 1)),
