@@ -79,7 +79,8 @@ def check_kinds(
     first = next(iter(verdicts.values()))
     passed = [name for name in right if name not in verdicts]
     if passed:
-        first.sentence += f" Right in this test: {_listed(passed)}."
+        sentence = first.sentence.removesuffix(".")
+        first.sentence = f"{sentence}. Right in this test: {_listed(passed)}."
     first.fraction = earned
     raise first
 
