@@ -1,4 +1,4 @@
-"""The calls of exchange.py and node_limited.py that the tests make, and what must come of them."""
+"""The calls of exchange.py that the tests make, and what must come of them."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -188,13 +188,6 @@ class Backward(Forward):
             check_layer(self, rank, value, right)
 
 
-@dataclass(frozen=True)
-class OnCopies(Forward):
-    """The same on a copy of the communicator that is freed, and then on another one."""
-
-    through = "checks/inside.py:layer_on_copies"
-
-
 def check_layer(case, rank, value, right):
     """What a layer gave on a rank: arrays that ``case.parts`` names, and its experts' gradients."""
     if len(value) != len(right) or len(value[-1]) != len(right[-1]):
@@ -231,48 +224,6 @@ class MeasuredLayer(Forward):
 
     def right(self):
         return [own[:3] for own in self.sized().right()]
-
-
-# -- node_limited ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OnNodes(Tokens):
-    """A forward pass on two levels.
-
-    Attributes:
-        per_node: ranks on a node.
-    """
-
-    target = "node_limited:forward"
-    through = "checks/inside.py:node_layer"
-    what = "y"
-    hidden: int = 4
-    per_node: int = 2
-
-    def inputs(self, rank):
-        x, routing, _ = self.of_ranks[rank]
-        given = self.experts, self.d, self.hidden, self.seed, self.dtype, x, *routing
-        return *given, self.per_node
-
-    def right(self):
-        experts = self.drawn_experts()
-        return [serial_forward(experts, x, routing) for x, routing, _ in self.of_ranks]
-
-    def pair_bytes(self):
-        """``[source, dest]``: bytes allowed between ranks of different nodes."""
-        g, num_nodes = self.per_node, self.p // self.per_node
-        each, rows = self.experts // num_nodes, []
-        for _, routing, _ in self.of_ranks:
-            there = np.where(routing.kept, routing.experts // each, -1)
-            rows.append([(there == node).any(axis=1).sum() for node in range(num_nodes)])
-        row_nbytes = (self.d + 2 * self.k) * np.dtype(self.dtype).itemsize
-        allowed = np.zeros((self.p, self.p))
-        for source, dest in np.ndindex(self.p, self.p):
-            if source % g == dest % g and source != dest:
-                both = rows[source][dest // g] + rows[dest][source // g]
-                allowed[source, dest] = both * row_nbytes + 8
-        return allowed
 
 
 # -- what the network saw --------------------------------------------------------------------------

@@ -15,15 +15,6 @@ def layer(comm, num_experts, d, hidden, seed, dtype, x, experts, weights, kept, 
     return y, *exchange.backward(comm, own, saved, dy)
 
 
-def layer_on_copies(comm, *given):
-    """``layer`` on a copy of comm that is freed, and then on another one; the second result."""
-    for _ in range(2):
-        copy = comm.Dup()
-        result = layer(copy, *given)
-        copy.Free()
-    return result
-
-
 def dispatched(comm, num_experts, rows, numbers):
     """``exchange.dispatch`` of rows, and then ``send_back`` of what came, and ``send_again``.
 

@@ -4,7 +4,6 @@ from checks.cases import (
     Backward,
     Dispatch,
     Forward,
-    OnCopies,
     assert_exchanges,
     assert_sent,
     assert_sent_in_all,
@@ -62,7 +61,7 @@ def test_exchange_layer_gradients(case, run):
     """Those of tokens, weights, and experts."""
 
 
-test_exchange_real_mpi = suite.real_ranks(4, OnCopies(2, (6, 4), 2))
+test_exchange_real_mpi = suite.real_ranks(4, Forward(2, (6, 4), 2))
 
 
 @suite.test(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from checks.cases import OnNodes, sent_of_ranks
-from checks.cases_gate import Choose
+from checks.cases import sent_of_ranks
+from checks.cases_nodes import Choose, OnNodes
 from ringside.checking import assert_makespan
 from ringside.checking.cases import machine_of
 from ringside.checking.suite import Suite, group

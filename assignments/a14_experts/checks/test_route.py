@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from checks.cases_gate import BalanceLoss, Capacity, Route
+from checks.cases_route import BalanceLoss, Capacity, Route
 from ringside.checking.cases import assert_like
 from ringside.checking.suite import Suite, group
 

@@ -1,6 +1,5 @@
-"""The calls of route.py, and of `choose` in node_limited.py, and what must come of them."""
+"""The calls of route.py that the tests make, and what must come of them."""
 
-import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -123,45 +122,6 @@ class BalanceLoss(Scored):
         means = [sum(own[e] / sum(own) for own in shares) / num_tokens for e in range(num_experts)]
         chosen = [(experts == e).sum() / experts.size for e in range(num_experts)]
         return float(num_experts * sum(f * p for f, p in zip(chosen, means, strict=True)))
-
-
-@dataclass(frozen=True)
-class Choose(Scored):
-    """Experts on few nodes."""
-
-    target = "node_limited:choose"
-    nodes: int = 4
-    most: int = 2
-
-    @property
-    def scores(self):
-        """Shape (T, E), at least 0."""
-        return np.abs(super().scores)
-
-    def arguments(self):
-        return self.scores, self.k, self.nodes, self.most
-
-    def right(self):
-        """Token by token, in loops."""
-        each, found = self.scores.shape[1] // self.nodes, []
-        for own in self.scores.tolist():
-            on = [own[n * each : (n + 1) * each] for n in range(self.nodes)]
-            worth = [sum(sorted(node)[::-1][: self.k // self.most]) for node in on]
-            best = sorted(range(self.nodes), key=lambda n, worth=worth: (-worth[n], n))
-            there = [range(n * each, (n + 1) * each) for n in best[: self.most]]
-            experts = itertools.chain(*there)
-            found.append(sorted(experts, key=lambda e, own=own: (-own[e], e))[: self.k])
-        return np.array(found, np.int64).reshape(len(self.scores), self.k)
-
-    def check_value(self, value):
-        right = self.right()
-        if not isinstance(value, np.ndarray) or value.shape != right.shape:
-            raise Verdict(f"{self} gives {brief(value)}; its shape must be {right.shape}.")
-        for token in np.flatnonzero((value != right).any(axis=1))[:1]:
-            raise Verdict(
-                f"{self}: token {token} gets experts {value[token].tolist()}; they must be "
-                f"{right[token].tolist()}."
-            )
 
 
 def routed(scores, k, room):
