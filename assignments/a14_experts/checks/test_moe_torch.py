@@ -10,7 +10,7 @@ from ringside.trace import Kind
 suite = Suite("moe_torch")
 ONCE, TWICE = "one forward pass", "a second one before the backward pass"
 ALONE, BYTES = "rows that go to their experts alone", "bytes"
-SLOW = "name=slow links,alpha_s=1e-6,beta_s_per_byte=1e-8,flop_per_s=1e9,memory_bytes_per_s=1e15"
+SLOW = "name=slow_links,alpha_s=1e-6,beta_s_per_byte=1e-8,flop_per_s=1e9,memory_bytes_per_s=1e15"
 
 
 @suite.test(7, "values", Passes(2, (6, 4), 2, k=1, how="forward"), Passes(3, (4, 7, 3), 3))
