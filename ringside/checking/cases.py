@@ -294,7 +294,8 @@ class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
     ``right`` gives the value that must come out; ``raises`` names the exception that must come in
-    its place. ``caller`` makes several calls, and answers as ``ringside.checking.inside.several``
+    its place. An argument must stay as it was unless it ``may_change``: where one test asks that
+    for all. ``caller`` makes several calls, and answers as ``ringside.checking.inside.several``
     does: for arguments or results that aren't plain values.
     """
 
@@ -302,6 +303,7 @@ class Formula(Case):
 
     p: int = dataclasses.field(default=1, kw_only=True)
     raises: str = dataclasses.field(default="", kw_only=True)
+    may_change: bool = dataclasses.field(default=False, kw_only=True)
 
     unsaid: ClassVar[tuple[str, ...]] = (
         "p", "seed", "members", "world", "machine", "latencies", "announced",

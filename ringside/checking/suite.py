@@ -97,7 +97,6 @@ class Test:
     module: str
     public: tuple[Row, ...]
     ask: Ask
-    kind: str = ""
     hidden: tuple[Row, ...] = ()
     name: str = ""  # without its test_; known when pytest has collected it
 
@@ -145,7 +144,7 @@ class Test:
             with self.about(case):
                 value = plain(value)
                 case.check_answer(value, error)
-                if changed and self.kind == "values":  # that costs once
+                if changed and not case.may_change:
                     raise Verdict(f"{case} changed an argument; all must stay as they were.")
                 self.ask(case, ranks, {**fixtures, "run": value})
 
@@ -440,10 +439,18 @@ class Suite:
 
         return _made(Test(self.module, table, ask), number, kind)
 
-    def second_call(self, number: float, *table: Row, kind: str = "values") -> Callable[..., None]:
-        """Two calls in a row are both right, and the second leaves the first one's result alone."""
+    def second_call(
+        self, number: float, *table: Row, kind: str = "values", inputs_kept: bool = False
+    ) -> Callable[..., None]:
+        """Two calls in a row are both right, and the second leaves the first one's result alone.
+
+        Args:
+            inputs_kept: whether a call must leave what it was given, too.
+        """
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
+            if inputs_kept:
+                assert_inputs_kept(right_run(ranks, case), case)
             right_twice(ranks, case)
 
         return _made(Test(self.module, table, ask), number, kind)
@@ -485,8 +492,6 @@ def _made(
 ) -> Callable[..., None]:
     """A function that pytest takes for a test, with the fixtures that the body names."""
     more = [name for name in names if name not in ("case", "run", "ranks")]
-
-    test.kind = kind
 
     def run(**fixtures: Any) -> None:
         test.run(fixtures.pop("ranks"), fixtures)

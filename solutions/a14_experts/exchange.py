@@ -15,8 +15,8 @@ The backward pass sends gradients along the same ways; it knows the counts alrea
 
 Rules:
 
-- Expert e lives on rank ``owners(num_experts, p)[e]`` (``experts.py``). There may be fewer experts
-  than ranks.
+- Expert e lives on rank ``owners(num_experts, p)[e]`` (``given/experts.py``). There may be fewer
+  experts than ranks.
 - The library's ``Alltoall`` and ``Alltoallv`` may be used, and messages of your own. The lower-case
   forms, which pickle, may not.
 - An *exchange* is one such collective, or at most one message to each other rank.
@@ -28,7 +28,7 @@ Source: Lepikhin et al. 2020, "GShard"; Rajbhandari et al. 2022, "DeepSpeed-MoE"
 """
 
 import numpy as np
-from experts import Expert, Routing, owners
+from given.experts import Expert, Routing, owners
 from mpi4py import MPI
 
 

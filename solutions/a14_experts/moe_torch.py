@@ -19,9 +19,9 @@ what came.
 Rules:
 
 - ``group`` is a process group of p ranks. Expert e lives on rank ``owners(num_experts, p)[e]``
-  (``experts.py``).
-- ``by_expert`` and ``by_rank`` of ``experts_torch.py`` sort what has come, and what goes back. You
-  need not use them.
+  (``given/experts.py``).
+- ``by_expert`` and ``by_rank`` of ``given/experts_torch.py`` sort what has come, and what goes
+  back. You need not use them.
 - ``all_to_all_single`` is the only collective.
 - Experts and shared expert may be any modules from (n, d) to (n, d).
 
@@ -30,8 +30,8 @@ Source: Rajbhandari et al. 2022, "DeepSpeed-MoE"; DeepSeek-AI 2024, "DeepSeek-V3
 
 import torch
 import torch.distributed as dist
-from experts import owners
-from experts_torch import by_expert, by_rank
+from given.experts import owners
+from given.experts_torch import by_expert, by_rank
 from torch import nn
 
 

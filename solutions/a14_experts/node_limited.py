@@ -24,7 +24,7 @@ Source: DeepSeek-AI 2024, "DeepSeek-V3 technical report", sections 2.1.2 and 3.2
 """
 
 import numpy as np
-from experts import Expert, Routing
+from given.experts import Expert, Routing
 from mpi4py import MPI
 
 

@@ -31,8 +31,8 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
 # and when, and the rest for safety and speed in virtual time. All that the hidden suite asks
-# stands in the module's docstring and in `docs/contract.md`, and the public tests in
-# `test_public.py` ask for the same kinds of things.
+# stands in the module's docstring and in `docs/contract.md`. Its tests are those in `checks/`, with
+# other cases.
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -157,12 +157,14 @@ guess(
 # {{check exchange}}
 
 # %%
-from exchange_cases import exchange_case, sent_of_ranks
+from checks.cases import Forward, sent_of_ranks
 
-case = exchange_case((100,) * 8, 8, "usual", d=16, seed=3)
-run = ringside.run("callers.py:exchange_layer", 8, case.arguments_of_ranks()).raise_for_error()
+from ringside.checking.suite import arguments
+
+case = Forward(8, (100,), 8, d=16, seed=3)
+run = ringside.run("checks/inside.py:layer", 8, arguments(case)).raise_for_error()
 sent = sent_of_ranks(run).sum(axis=1) - 7 * 8  # without the counts
-kept = np.mean([routing.kept.mean() for routing in case.routings])
+kept = np.mean([routing.kept.mean() for _, routing, _ in case.of_ranks])
 rows = sent.mean() / (16 * 8) / 2  # of the forward pass, half of both
 print(f"{kept:.0%} of the choices are kept; rows sent by each rank:", (sent / 256).astype(int))
 reveal("a14/rows", rows / kept)
@@ -190,9 +192,8 @@ guess(
 slow = textbook.with_(flop_per_s=2e8, alpha_s=1e-6)
 times, runs = {}, {}
 for kind in ("even", "one"):
-    case = exchange_case((64,) * 8, 16, kind, d=16, seed=5, hidden=32)
-    given = case.arguments_of_ranks()
-    runs[kind] = ringside.run("callers.py:exchange_layer", 8, given, machine=slow).raise_for_error()
+    given = arguments(Forward(8, (64,), 16, kind, d=16, seed=5, hidden=32))
+    runs[kind] = ringside.run("checks/inside.py:layer", 8, given, machine=slow).raise_for_error()
     times[kind] = 1e3 * runs[kind].makespan_s
     print(f"{kind:<5} {times[kind]:6.2f} ms")
 reveal("a14/hot", times["one"] / times["even"])
@@ -231,14 +232,13 @@ guess(
 # {{check moe_torch}}
 
 # %%
-from moe_cases import moe_case
+from checks.cases_torch import Passes
 
 links = Machine(
     "slow links", alpha_s=1e-6, beta_s_per_byte=1e-8, flop_per_s=1e9, memory_bytes_per_s=1e15
 )
-case = moe_case((16,) * 4, 4, "even", d=16, k=1, hidden=32)
-given = case.arguments_of_ranks()
-run = ringside.run("callers_torch.py:moe_called", 4, given, machine=links).raise_for_error()
+given = arguments(Passes(4, (16,), 4, "even", d=16, k=1, hidden=32))
+run = ringside.run("checks/inside_torch.py:layer", 4, given, machine=links).raise_for_error()
 exchange_s = 3 * (1e-6 + 4 * 16 * 8 * 1e-8)
 waiting_s = run.makespan_s - sum(run.num_flops()) / 4 / links.flop_per_s
 print(f"an exchange {1e6 * exchange_s:.1f} µs; beside the work {1e6 * waiting_s:.1f} µs")
@@ -275,14 +275,13 @@ guess(
 # {{check node_limited}}
 
 # %%
-from node_cases import node_case
+from checks.cases_nodes import OnNodes
 
 fast = zaratan.with_(flop_per_s=1e14)
-told = {"d": 1024, "k": 8, "seed": 7}
-two = node_case((16,) * 16, 16, 4, **told)
-one = exchange_case((16,) * 16, 16, **told, hidden=4)
-levels = ringside.run("callers.py:node_layer", 16, two.arguments_of_ranks(), machine=fast)
-flat = ringside.run("callers.py:exchange_layer", 16, one.arguments_of_ranks(), machine=fast)
+tokens = {"tokens": (16,), "experts": 16, "d": 1024, "k": 8, "hidden": 4, "seed": 7}
+two, one = arguments(OnNodes(16, **tokens, per_node=4)), arguments(Forward(16, **tokens))
+levels = ringside.run("checks/inside.py:node_layer", 16, two, machine=fast)
+flat = ringside.run("checks/inside.py:layer", 16, one, machine=fast)
 
 
 def between(run):

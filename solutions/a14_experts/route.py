@@ -19,7 +19,7 @@ Source: Lepikhin et al. 2020, "GShard"; Fedus, Zoph, Shazeer 2021, "Switch Trans
 import math
 
 import numpy as np
-from experts import Routing
+from given.experts import Routing
 
 
 def capacity(num_tokens: int, num_experts: int, k: int, factor: float) -> int:
@@ -49,7 +49,7 @@ def route(scores: np.ndarray, k: int, room: int) -> Routing:
         room: the capacity of an expert.
 
     Returns:
-        A ``Routing`` of ``experts.py``, with the shapes and dtypes that it names, for which holds:
+        A ``Routing`` of ``given/experts.py``, with the shapes and dtypes that it names:
 
     - Experts: those with the k highest scores, the highest first. Of equal scores the expert with
       the lower number is the better one.

@@ -1,35 +1,24 @@
-"""The reference solutions of a14: examples of docstrings and exam, and typed lines."""
+"""The reference solutions of a14: examples of docstrings and exam."""
 
-import shlex
+import importlib
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ringside.commands import cli
-from solutions.a14_experts.hidden.oracle import examples
-from tests.solutions import typed_line
-
-ROOT = Path(__file__).resolve().parents[2]
-SOLUTION = ROOT / "solutions" / "a14_experts"
-exchange_case = examples.exchange_cases.exchange_case
-node_case = examples.node_cases.node_case
-moe_case = examples.moe_cases.moe_case
+SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a14_experts"
+OURS = ("route", "node_limited", "given", "given.experts")
 
 
 @pytest.fixture
 def module(monkeypatch):
     """Import a module of the assignment by its name."""
-
-    def of(name):
-        monkeypatch.syspath_prepend(str(SOLUTION))
-        for each in (name, "experts"):
-            monkeypatch.delitem(sys.modules, each, raising=False)
-        return __import__(name)
-
-    yield of
-    for name in ("route", "node_limited", "experts"):
+    monkeypatch.syspath_prepend(str(SOLUTION))
+    for name in OURS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield importlib.import_module
+    for name in OURS:
         sys.modules.pop(name, None)
 
 
@@ -66,28 +55,3 @@ def test_nodes_are_worth_their_best_scores(module):
     assert choose(np.array([[5.0, 0, 4, 3]]), 2, 2, 1).tolist() == [[2, 3]]
     scores = np.array([[9.0, 1, 1, 1, 6, 5, 0, 0, 0, 0, 0, 0]])
     assert choose(scores, 2, 3, 1).tolist() == [[4, 5]]
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        exchange_case((4, 0, 5), 3, "one", k=1),
-        exchange_case((4, 3), 4).via("exchange_dispatched"),
-        exchange_case((4, 3), 4).via("exchange_twice"),
-        node_case((3, 4, 2, 5), 4, 2),
-        moe_case((4, 3), 4),
-    ],
-    ids=lambda call: call.line.split()[2],
-)
-def test_typed_lines_are_right(call, capsys):
-    typed_line.assert_runs(call, SOLUTION, capsys)
-
-
-def test_a_wrong_bound_is_told(capsys):
-    case = exchange_case((4, 3), 4)
-    words = [*shlex.split(case.reproduce)[1:], "--check", "sent=0:1:10"]
-    words[1] = str(SOLUTION / words[1])
-    where = words.index("--")
-    words = words[:where] + words[-2:] + words[where:-2]
-    assert cli.main(words) != 0
-    assert "rank 0 sent" in capsys.readouterr().out

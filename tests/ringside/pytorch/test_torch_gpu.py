@@ -47,7 +47,7 @@ MODULES = {
     "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", "--heads 4"),
     "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", "--layers [1]"),
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", "--tokens 3"),
-    "moe_torch": ("a14_experts/callers_torch.py:moe_called", "--d 5"),
+    "moe_torch": ("a14_experts/checks/inside_torch.py:layer", "--d 5"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
@@ -59,7 +59,6 @@ NOT_COMPARED = {
     "ring_attention_torch",
     "zigzag_torch",
     "train3d_torch",
-    "moe_torch",
 }
 
 SCRIPT = """

@@ -52,7 +52,7 @@ REFERENCES = {
     "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", 4, "--heads 4"),
     "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", 4, "--steps 2"),
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", 4, "--tokens 3"),
-    "moe_torch": ("a14_experts/callers_torch.py:moe_called", 4, "--d 5"),
+    "moe_torch": ("a14_experts/checks/inside_torch.py:layer", 4, "--d 5"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
@@ -64,7 +64,6 @@ NOT_COMPARED = {
     "ring_attention_torch",
     "zigzag_torch",
     "train3d_torch",
-    "moe_torch",
 }
 
 RAISES = """
