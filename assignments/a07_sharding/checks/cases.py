@@ -27,7 +27,7 @@ class Arrays(Formula):
             parameter. (): each once.
     """
 
-    through = "checks/inside.py:partition_calls"
+    caller = "checks/inside.py:partition_calls"
     shapes: tuple = SHAPES
     same: tuple = ()
     dtype: str = "float64"
@@ -116,7 +116,7 @@ class Views(Formula):
     """Parts of a flat vector, looked at after all of its elements were doubled."""
 
     target = "partition:views"
-    through = "checks/inside.py:partition_calls"
+    caller = "checks/inside.py:partition_calls"
     length: int = 12
     starts: tuple = ()
     shapes: tuple = ()
@@ -377,7 +377,7 @@ class BackwardOrder(Backward):
 class Bytes(Formula):
     """A number of ``memory.py``; ``sizes`` are layers, width, heads, tokens and words."""
 
-    through = "checks/inside.py:memory_calls"
+    caller = "checks/inside.py:memory_calls"
 
     def arguments(self):
         return list(super().arguments()), {}
@@ -619,7 +619,7 @@ class Schedule(Formula):
     """A plan for layers of ``(forward_s, backward_s, nbytes)`` each."""
 
     target = "offload:schedule"
-    through = "checks/inside.py:plans"
+    caller = "checks/inside.py:plans"
     layers: tuple = ()
     capacity_bytes: float = 0.0
     host_bytes_per_s: float = 1.0
