@@ -59,7 +59,7 @@ class Cost(Formula):
 
 @dataclass(frozen=True)
 class Doubled(Cost):
-    through = "checks/inside.py:doubled"
+    caller = "checks/inside.py:doubled"
     def right(self):
         return 2 * super().right()
 """
