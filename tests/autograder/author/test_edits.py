@@ -90,14 +90,14 @@ def test_an_edit_of_code_that_has_changed_is_an_error_that_names_it(solution: Pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (EDIT.replace("fails: test_values\n", ""), "the edit has no 'fails: TEST'"),
+        (EDIT.replace("fails: test_values\n", ""), "an edit has either 'fails: TEST' or 'right'"),
         (EDIT[: EDIT.index("@@")], "the edit has no change"),
         (EDIT.replace("@@ all_reduce", "@@ reduce"), "has no definition 'reduce'"),
         (EDIT.replace("range(2)", "range(3)"), "the edit changes nothing"),
         (EDIT.replace("range(2):", "range(2)"), "is no Python"),
         (EDIT.replace("+    for", "*    for"), r"begins with ' ', - or \+: '\*    for"),
         ("What follows:\n" + EDIT, r"ring\.diff:1: an edit begins with '=== NAME'"),
-        (EDIT + EDIT, "two wrong ones named 'ring__one_step_too_few'"),
+        (EDIT + EDIT, "two submissions named 'ring__one_step_too_few'"),
         (EDIT.replace("@@ all_reduce", "@@ replace all_reduce"), "must show none"),
     ],
 )
