@@ -184,6 +184,7 @@ def _copy(plan: Assignment, course: Course) -> None:
         return
     release = course.releases / plan.name
     release.mkdir(parents=True)
-    for path in source.iterdir():  # and nothing that somebody has tried there
-        shutil.copyfile(built / path.name, release / path.name)
+    for name in output_folder.contents(source):  # and nothing that somebody has tried there
+        (release / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(built / name, release / name)
     build.record(release, output_folder.contents(release), course)

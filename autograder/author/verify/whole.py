@@ -97,8 +97,12 @@ def broken_lines(typed: Sequence[reproduce.Typed], exceptions: Mapping[str, str]
 
     Another one that shows less is a row of the record.
     """
+
+    def what(line: reproduce.Typed) -> str:
+        return "shows something else" if line.exact else "can't be run"
+
     return [
-        f"{line.name}: its line {'shows less' if line.exact else 'cannot be run'}: {line.line}"
+        f"{line.name}: its line {what(line)}: {line.line}"
         for line in typed
         if (not line.shows if line.exact else line.outcome == "broken")
         and line.name not in exceptions
