@@ -19,6 +19,7 @@ import numpy as np
 
 from ringside.errors import CodecError, LimitError, RankError, RingsideError, RunError, TargetError
 from ringside.factors import Factors
+from ringside.kit import PACKAGE
 from ringside.network import codec
 from ringside.network.bounds import Limits
 from ringside.network.deadlines import Patience
@@ -77,7 +78,8 @@ class Target:
         if folder is not None and path.is_relative_to(folder):
             return cls(folder, str(path.relative_to(folder)), function or None)
         above = path.parent
-        while (above / "__init__.py").is_file():  # modules of a package are imported from above it
+        # Modules of a package are imported from above it; programs of the kit's own stand alone.
+        while (above / "__init__.py").is_file() and PACKAGE not in path.parents:
             above = above.parent
         return cls(above, path.relative_to(above).as_posix(), function or None)
 
