@@ -52,5 +52,5 @@ def test_a_sample_is_the_first_of_a_kind() -> None:
     ]  # fmt: skip
     assert [(kind, name) for module, kind, name in chosen if module == "star"] == [
         ("reference", "star"), ("stub", "star"),
-        ("wrong", "star__barrier_at_the_end"), ("right", "star__any_source"),
+        ("right", "star__any_source"), ("wrong", "star__barrier_at_the_end"),
     ]  # fmt: skip
