@@ -62,7 +62,6 @@ _DATA = (".toml", ".ini")
 # What an assignment.toml says to the map, to calendars and of containers; no grade depends on it.
 _FACTS = ("handed_out", "due", "unit", "container")
 EXCEPTIONS = "lines_that_show_less.toml"  # of an assignment, to `verify --lines`; nor on these
-FORMS = ("right", "wrong", "verify")
 _OURS = ("autograder", "ringside", "solutions")
 
 
@@ -83,7 +82,7 @@ def unit_digest(kit: Path, assignment: str) -> str:
     unit = kit / "solutions" / assignment
     pages = {unit / "notebook.py", unit / EXCEPTIONS}
     paths = {path for path in _files([unit], (".py", ".diff", *_DATA)) if path not in pages}
-    forms = {path for path in paths if path.relative_to(unit).parts[0] in FORMS}
+    forms = {path for path in paths if path.relative_to(unit).parts[0] == "verify"}
     limits = kit / "autograder" / "course" / "limits.toml"
     files, digest = _run(kit)
     others = _followed(kit, paths - forms) | forms | {limits}

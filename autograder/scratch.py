@@ -23,11 +23,11 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["folder", "fresh", "join", "leave", "new", "sweep"]
+__all__ = ["folder", "fresh", "join", "lay", "leave", "new", "sweep"]
 
 PREFIX = "ringside-run-"
 
@@ -55,6 +55,13 @@ def folder() -> Path:
 def new(prefix: str) -> Path:
     """A new folder of this run."""
     return Path(tempfile.mkdtemp(prefix=prefix, dir=folder()))
+
+
+def lay(names: Iterable[str], source: Path, target: Path) -> None:
+    """Copy files by their names as seen from ``source``, folders and all, into ``target``."""
+    for name in names:
+        (target / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(source / name, target / name)
 
 
 @contextlib.contextmanager

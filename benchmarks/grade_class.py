@@ -119,12 +119,9 @@ class Class:
         if kind == "stub":
             return ""
         solution = ROOT / "solutions" / self.assignment
-        if kind == "wrong":
-            every = ours("autograder.author.verify.edits").wrong_submissions(solution, [name])
-            choice = [each.source for each in every]
-        else:
-            files = sorted((solution / kind).glob(f"{name}__*.py"))
-            choice = [path.read_text(encoding="utf-8") for path in files]
+        every = ours("autograder.course.edits").variants(solution, [name])
+        fitting = {"wrong": lambda each: each.fails, "right": lambda each: not each.fails}
+        choice = [each.source for each in every if kind in fitting and fitting[kind](each)]
         reference = (solution / f"{name}.py").read_text(encoding="utf-8")
         lines = (chance.choice(choice) if choice else reference).splitlines()
         kept = [line for line in lines if not line.strip().startswith(("### ", "# fails:"))]

@@ -190,10 +190,9 @@ def _own_files(solution: Path, module: str) -> Iterator[str]:
     for suite in (f"checks/test_{module}.py", f"hidden/test_{module}.py"):
         if (solution / suite).is_file():
             yield suite
-    for folder in ("verify", "wrong", "right"):
-        for path in sorted((solution / folder).iterdir()) if (solution / folder).is_dir() else ():
-            if path.is_file() and path.stem.partition("__")[0] == module:
-                yield f"{folder}/{path.name}"
+    for path in sorted((solution / "verify").glob("*.*")):
+        if path.stem.partition("__")[0] == module:
+            yield f"verify/{path.name}"
 
 
 def _editable(plan: Assignment, solution: Path) -> list[Path]:

@@ -182,12 +182,12 @@ def _noted_by(shown: Waiting, assignment: str) -> Callable[[Finding], None]:
 
 def _show(chosen: Sequence[Assignment], name: str) -> int:
     """Print a wrong submission of one of the assignments, by its name or a part of it."""
-    from autograder.author.verify import edits
+    from autograder.course import edits
 
     every = []
     for plan in chosen:
         solution = Course.here().solution(plan.name)
-        for wrong in edits.wrong_submissions(solution, [spec.name for spec in plan.modules]):
+        for wrong in edits.variants(solution, [spec.name for spec in plan.modules]):
             every.append((solution / f"{wrong.module}.py", wrong))
     matches = [pair for pair in every if pair[1].name == name] or [
         pair for pair in every if name in pair[1].name

@@ -102,10 +102,6 @@ class Course:
         """The hidden suite."""
         return self.solution(assignment) / "hidden"
 
-    def right(self, assignment: str) -> Path:
-        """Unusual submissions that get full marks."""
-        return self.solution(assignment) / "right"
-
     @property
     def releases(self) -> Path:
         """Where releases are made: in a course of its own, which leaves the kit alone, or there."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -73,9 +72,8 @@ def staged(plan: Assignment, sources: Mapping[str, str]) -> Iterator[Path]:
         for spec in plan.modules:
             if spec.name in sources:
                 (stage / spec.filename).write_text(sources[spec.name], encoding="utf-8")
-        for name in plan.in_ranks:  # last: a module doesn't take the place of what is supplied
-            (stage / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(Course.here().solution(plan.name) / name, stage / name)
+        # Last: a module doesn't take the place of what is supplied.
+        scratch.lay(plan.in_ranks, Course.here().solution(plan.name), stage)
         yield stage
 
 

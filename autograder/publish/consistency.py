@@ -70,8 +70,7 @@ def _strangers(plan: Assignment, solution: Path) -> Iterator[tuple[str, str]]:
     names = {module.name for module in plan.modules}
     suites = [*solution.glob("hidden/test_*"), *solution.glob("checks/test_*")]
     about = {path: path.stem.removeprefix("test_") for path in suites}
-    forms = ("wrong/*.py", "wrong/*.diff", "right/*.py", "right/*.diff")
-    for pattern in (*forms, "verify/*.py", "verify/*.diff"):
+    for pattern in ("verify/*.py", "verify/*.diff"):
         about |= {path: path.stem.partition("__")[0] for path in solution.glob(pattern)}
     for path, module in sorted(about.items()):
         if module not in names:

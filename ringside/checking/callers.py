@@ -11,27 +11,15 @@ can be looked at. It imports what it needs for that from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ringside.targets import find
 
-def find(target: str) -> Callable[..., Any]:
-    """The function that a target such as ``"ring:all_reduce"`` names.
-
-    Raises:
-        ImportError: there is no such module, or it can't be imported.
-        AttributeError: it has no such function.
-
-    >>> find("math:sqrt")(9.0)
-    3.0
-    """
-    module, _, name = target.partition(":")
-    function: Callable[..., Any] = getattr(import_module(module), name)
-    return function
+__all__ = ["arrays_in", "copied", "find", "lists_differ", "lists_in"]
 
 
 def arrays_in(value: Any) -> Iterator[npt.NDArray[Any]]:

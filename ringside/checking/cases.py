@@ -197,6 +197,7 @@ class Case:
     def text(self) -> str:
         """The case as ``--case`` reads it: its fields that aren't as they usually are."""
         fields = [item for item in dataclasses.fields(self) if item.name not in self.unsaid]
+        fields.sort(key=lambda item: item.name == "gives")  # last
         said = [
             item
             for item in fields
@@ -293,15 +294,19 @@ class Vectors(Case):
 class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
-    ``right`` gives the value that must come out; ``raises`` names the exception that must come in
-    its place. An argument must stay as it was unless it ``may_change``: where one test asks that
-    for all. ``caller`` makes several calls, and answers as ``ringside.checking.inside.several``
-    does: for arguments or results that aren't plain values.
+    ``right`` says the value that must come out. Where working it out is what students are to write,
+    it isn't overridden, and each case carries its value, ``gives``: a worked example in the public
+    tests, worked out in ``hidden/`` for the hidden ones; a case without one is called and not
+    compared. ``raises`` names the exception that must come in a value's place. An argument must
+    stay as it was unless it ``may_change``: where one test asks that for all. ``caller`` makes
+    several calls, and answers as ``ringside.checking.inside.several`` does: for arguments or
+    results that aren't plain values.
     """
 
     caller: ClassVar[str] = ""
 
     p: int = dataclasses.field(default=1, kw_only=True)
+    gives: Any = dataclasses.field(default=None, kw_only=True)
     raises: str = dataclasses.field(default="", kw_only=True)
     may_change: bool = dataclasses.field(default=False, kw_only=True)
 
@@ -314,6 +319,9 @@ class Formula(Case):
         base = {item.name for item in dataclasses.fields(Formula)}
         names = [item.name for item in dataclasses.fields(self) if item.name not in base]
         return tuple(getattr(self, name) for name in names)
+
+    def right(self) -> Any:
+        return self.gives
 
     def check_answer(self, value: Any, error: str) -> None:
         """Raise a verdict unless this is what must come out.
@@ -333,7 +341,7 @@ class Formula(Case):
     def check_value(self, value: Any) -> None:
         """Raise a verdict unless it is the right value."""
         right = self.right()
-        if not alike(value, right):
+        if right is not None and not alike(value, right):
             raise Verdict(f"{self} is {brief(value)}; it must be {brief(right)}.")
 
     def __str__(self) -> str:
@@ -356,11 +364,8 @@ def _said(name: str, value: Any) -> str:
         return str(value)
     if value is True:
         return words
-    return (
-        f"{words} = {one_line(str(value), 60)}"
-        if len(name) == 1
-        else (f"{words} {one_line(str(value), 60)}")
-    )
+    sign = " = " if len(name) == 1 else " "
+    return f"{words}{sign}{one_line(str(value), 60)}"
 
 
 def _spelled(value: Any) -> str:
@@ -373,9 +378,12 @@ def _spelled(value: Any) -> str:
 
 def _literal(text: str) -> Any:
     try:
-        return ast.literal_eval(text)
+        return ast.literal_eval(_INF.sub("1e999", text))
     except (ValueError, SyntaxError):
-        return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(text, text)
+        return math.nan if text == "nan" else text
+
+
+_INF = re.compile(r"\binf\b")  # that Python has no literal for
 
 
 def parse(text: str, classes: Sequence[type[Case]]) -> Case:

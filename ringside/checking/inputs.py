@@ -137,8 +137,9 @@ def arguments(
     Raises:
         TargetError: the file has no such function, or a parameter has no value.
     """
+    case = _case_with_arguments(path, function, world_size, options)
     return [
-        arguments_of_rank(path, function, world_size, rank, options) for rank in range(world_size)
+        _arguments(case, path, function, world_size, rank, options) for rank in range(world_size)
     ]
 
 
@@ -146,6 +147,15 @@ def arguments_of_rank(
     path: Path, function: str, world_size: int, rank: int, options: Options
 ) -> tuple[Any, ...]:
     """Return what one rank gets after ``comm``, without building the others' inputs."""
+    case = _case_with_arguments(path, function, world_size, options)
+    return _arguments(case, path, function, world_size, rank, options)
+
+
+def _arguments(
+    case: Case | None, path: Path, function: str, world_size: int, rank: int, options: Options
+) -> tuple[Any, ...]:
+    if case is not None:
+        return tuple(case.inputs(rank))
     values = _own_arguments(path, function, world_size, rank, options)
     if values is not None:
         return values
@@ -180,10 +190,6 @@ def _own_arguments(
 ) -> tuple[Any, ...] | None:
     """What the assignment's ``examples.py`` gives to a function of the file."""
     _definition(path, function)  # the file has it
-    case = case_of(path, function, world_size, options)
-    if case is not None:
-        _refuse_what_only_ranks_can_see(case, path, function)
-        return tuple(case.inputs(rank))
     module = examples.beside(path)
     if module is not None:
         _refuse_what_only_ranks_can_make(module, path, function)
@@ -212,13 +218,18 @@ def _own_arguments(
     return tuple(values)
 
 
-def _refuse_what_only_ranks_can_see(case: Case, path: Path, function: str) -> None:
-    """A function that is called by a supplied one gets what that one makes of a case."""
-    if case.through:
+def _case_with_arguments(
+    path: Path, function: str, world_size: int, options: Options
+) -> Case | None:
+    """``case_of``; what a supplied function makes of a case can't be given from here."""
+    _definition(path, function)  # the file has it
+    case = case_of(path, function, world_size, options)
+    if case is not None and case.through:
         raise TargetError(
             f"{path.name}: {_shown(path, function)} is called by {case.through}, on each rank: "
             "`ringside run` can do that, a job can't."
         )
+    return case
 
 
 def _refuse_what_only_ranks_can_make(module: ModuleType, path: Path, function: str) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.checking.callers import copied
-from ringside.checking.real_calls import function_of
+from ringside.checking.callers import copied, find
 
 
 def several(comm: Any, target: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -26,7 +25,7 @@ def several(comm: Any, target: str, calls: Sequence[tuple[Any, ...]]) -> list[An
     for arguments in calls:
         before = deepcopy(arguments)
         try:
-            answer: tuple[Any, str] = function_of(target)(*arguments), ""
+            answer: tuple[Any, str] = find(target)(*arguments), ""
         except Exception as error:
             answer = None, type(error).__name__
         answers.append((*answer, not same(arguments, before)))
@@ -46,7 +45,7 @@ def same(one: Any, other: Any) -> bool:
 
 def twice(comm: Any, target: str, first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
     """Call a function twice in a row; the first result as it is after the second call."""
-    function = function_of(target)
+    function = find(target)
     before = function(comm, *first)
     kept = copied(before)
     after = function(comm, *second)

@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from ringside import kit
 from ringside.checking.assertions import Verdict, buffered, one_line, open_request
 from ringside.errors import RunError
 from ringside.network import codec, failure
+from ringside.targets import find
 from ringside.timing.machine import Machine
 
 TIMEOUT_S = 60.0  # of all calls on p ranks
@@ -145,12 +145,6 @@ def rehearsed(ranks: Any, call: tuple[str, int, Any], machine: Machine, launcher
     return result
 
 
-def function_of(target: str) -> Any:
-    """The function that ``"ring:all_reduce"`` or ``"checks/inside.py:called"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module.removesuffix(".py").replace("/", ".")), function)
-
-
 def _environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(kit.ROOT), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -166,7 +160,7 @@ def main(folder: str, scratch: str, *gloo: str) -> None:
         for target, arguments in calls:
             comm = communicator()  # of this call alone: who keeps it for later ones fails there
             try:
-                value = function_of(target)(comm, *convert(arguments[rank]))
+                value = find(target)(comm, *convert(arguments[rank]))
                 frame = codec.encode(("value", convert_back(value)))
             except BaseException as error:
                 frame = codec.encode(("error", failure.encode_caught(error, folder)))

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -100,7 +101,7 @@ class Test:
     hidden: tuple[Row, ...] = ()
     name: str = ""  # without its test_; known when pytest has collected it
 
-    @property
+    @functools.cached_property
     def classes(self) -> list[type[Case]]:
         """The classes of its public cases."""
         rng = np.random.default_rng(0)
@@ -135,11 +136,13 @@ class Test:
 
     def _formulas(self, cases: Sequence[Formula], ranks: Any, fixtures: dict[str, Any]) -> None:
         calls = [case.arguments() for case in cases]
-        said = {
-            id(call): (str(case), self.line(case)) for call, case in zip(calls, cases, strict=True)
-        }
+        case_of = {id(call): case for call, case in zip(calls, cases, strict=True)}
+
+        def shown(call: tuple[Any, ...]) -> tuple[str, str]:
+            return str(case_of[id(call)]), self.line(case_of[id(call)])
+
         target, caller = called_by(cases[0]), cases[0].caller or SEVERAL
-        answers = evaluated(ranks, caller, target, calls, lambda call: said[id(call)])
+        answers = evaluated(ranks, caller, target, calls, shown)
         for case, (value, error, changed) in zip(cases, answers, strict=True):
             with self.about(case):
                 value = plain(value)
@@ -289,14 +292,19 @@ def right_run(ranks: Any, case: Case) -> Result:
     return run
 
 
-def right_twice(ranks: Any, case: Case) -> None:
+def right_twice(ranks: Any, case: Case, *, inputs_kept: bool = False) -> None:
     """Two calls in a row are both right, and the second leaves the first one's result alone.
+
+    Args:
+        inputs_kept: whether a call must leave what it was given, too.
 
     Raises:
         Verdict: they aren't.
     """
     second = case.with_(seed=case.seed + 1)
-    right_run(ranks, case)
+    first = right_run(ranks, case)
+    if inputs_kept:
+        assert_inputs_kept(first, case)
     target = TWICE.format("_torch" if case.module.endswith("_torch") else "")
     both = zip(arguments(case), arguments(second), strict=True)
     run = called(ranks, case, target, [(called_by(case), *pair) for pair in both])
@@ -449,9 +457,7 @@ class Suite:
         """
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            if inputs_kept:
-                assert_inputs_kept(right_run(ranks, case), case)
-            right_twice(ranks, case)
+            right_twice(ranks, case, inputs_kept=inputs_kept)
 
         return _made(Test(self.module, table, ask), number, kind)
 

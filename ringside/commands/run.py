@@ -93,18 +93,16 @@ def run(asked: argparse.Namespace) -> int:
     if asked.members and target.function is None:
         raise TargetError("--members makes the comm that a function is given; a script has none.")
     args: Any = list(asked.words)
-    case, folder = None, target.folder
+    case, folder, path = None, target.folder, target.folder / target.file
     if target.function and options:
-        members = asked.members or ()
-        size = len(members) or asked.ranks
-        case = inputs.case_of(target.folder / target.file, target.function, size, options)
+        size = len(asked.members) if asked.members else asked.ranks
+        case = inputs.case_of(path, target.function, size, options)
+        if case is None:
+            args = inputs.arguments(path, target.function, size, options)
     if case is not None:
         case = case.with_(machine=asked.machine)
-        folder = case_files.unit_of(target.folder / target.file) or folder
+        folder = case_files.unit_of(path) or folder
         args = arguments(case)
-    elif target.function and options:
-        size = len(asked.members) if asked.members else asked.ranks
-        args = inputs.arguments(target.folder / target.file, target.function, size, options)
     name = f"{target.file}:{target.function}" if target.function else target.file
     what = f"{name} on {format_count(asked.ranks, 'rank')}"
     machine = Machine.load(asked.machine)
@@ -136,11 +134,9 @@ def run(asked: argparse.Namespace) -> int:
                 wrong = verdict
         else:
             of_vectors = run_report.case(target, size, options)
-            path = target.folder / target.file
             result, wrong = rerun.judge(
                 again, of_vectors, asked.check, path, str(target.function), options
             )
-    path = target.folder / target.file
     with waiting("timing the run on the machine"):
         if case is not None:
             values = "wrong" if wrong is not None else "right"
@@ -150,8 +146,8 @@ def run(asked: argparse.Namespace) -> int:
             report = run_report.as_json(result, name, values)
         else:
             shown = f"{name} ({case.told})" if case is not None and case.told else name
-            of_vectors_too = options if case is None else None
-            text = run_report.text(result, shown, values, of_vectors_too, path)
+            details = options if case is None else None  # `shown` says a case's
+            text = run_report.text(result, shown, values, details, path)
     if asked.json:
         print_json({**report, "verdict": wrong.sentence if wrong is not None else None})
     else:

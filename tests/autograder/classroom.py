@@ -9,8 +9,8 @@ import random
 import sys
 from pathlib import Path
 
-from autograder.author.verify import edits
 from autograder.course import assignment as plans
+from autograder.course import edits
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 
@@ -24,7 +24,7 @@ def sources(plan: Assignment, course: Course, seed: int = 1) -> dict[str, dict[s
     for module in plan.modules:
         reference = (course.solution(plan.name) / module.filename).read_text(encoding="utf-8")
         solution = course.solution(plan.name)
-        every = edits.wrong_submissions(solution, [module.name])
+        every = edits.variants(solution, [module.name])
         right = [each.source for each in every if not each.fails]
         wrong = [each.source for each in every if each.fails]
         found[module.name] = {"right": [_plain(reference)], "wrong": []}

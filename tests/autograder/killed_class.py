@@ -36,11 +36,10 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from autograder import notebooks, scratch
-from autograder.author.verify import edits
 from autograder.collect import submissions
 from autograder.collect.rebuild import release_notebook, solution_cells
 from autograder.course import assignment as plans
-from autograder.course import database, nbgrader_steps
+from autograder.course import database, edits, nbgrader_steps
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.suite import nursery as suite_nursery

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from autograder.author.verify import edits
+from autograder.course import edits
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slurm

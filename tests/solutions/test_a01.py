@@ -6,9 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from autograder.author.verify import edits
 from autograder.collect import cluster_run
-from autograder.course import assignment
+from autograder.course import assignment, edits
 from ringside import Machine, Session
 from ringside.checking import case_files, inputs, public_tests
 from ringside.commands import cli

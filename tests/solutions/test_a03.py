@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.author.verify import edits
+from autograder.course import edits
 from autograder.grade.suite.reality import RealCall, RealRanks
 from ringside import Machine, Session, replay
 from ringside.checking import (

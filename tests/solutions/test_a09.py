@@ -6,8 +6,7 @@ import shlex
 import numpy as np
 import pytest
 
-from autograder.author.verify import edits
-from autograder.course import assignment
+from autograder.course import assignment, edits
 from ringside import Machine, Session, TraceError, replay
 from ringside.checking import Verdict
 from ringside.commands import cli

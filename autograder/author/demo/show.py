@@ -125,9 +125,7 @@ def _run_of_reference(plan: Assignment, course: Course) -> bytes | None:
         (folder / f"{module}.py").write_text(
             source(course, module, "reference") + "\n", encoding="utf-8"
         )
-        for name in plan.supplied:
-            (folder / name).parent.mkdir(exist_ok=True)
-            shutil.copy(course.solution(plan.name) / name, folder / name)
+        scratch.lay(plan.supplied, course.solution(plan.name), folder)
         command = [sys.executable, "-m", "ringside", "launch", f"{module}.py:all_reduce"]
         subprocess.run(
             [*command, "--site", "local"],

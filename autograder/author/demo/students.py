@@ -15,8 +15,8 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from autograder.author.verify import edits
 from autograder.collect.rebuild import solution_cells
+from autograder.course import edits
 from autograder.course.course import Course
 from autograder.notebooks import marks
 from ringside.checking import cell_text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 from autograder import scratch
@@ -26,9 +25,7 @@ def percent(plan: Assignment, module: str, source: str) -> float:
     solution = Course.here().solution(plan.name)
     tests = plan.public_tests or f"{CHECKS}/test_{module}.py"
     with scratch.fresh("public-") as folder:
-        for name in (*plan.supplied, tests):
-            (folder / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(solution / name, folder / name)
+        scratch.lay((*plan.supplied, tests), solution, folder)
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         record = folder / "record.json"
         argv = ["-p", "ringside.checking.pytest_plugin", "-q", "-c", os.devnull]

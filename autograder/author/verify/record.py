@@ -27,7 +27,7 @@ PARTS = ("suites", "attacks")
 HERE = Path(__file__).parent
 # What `unit_digest` leaves out: how edits are applied, and how lines are typed and run.
 OF_SUITES = (
-    *(HERE / "edits.py", HERE / "reproduce.py"),
+    *(kit.ROOT / "autograder/course/edits.py", HERE / "reproduce.py"),
     *(kit.PACKAGE / "commands" / "run.py", kit.PACKAGE / "commands" / "check.py"),
 )
 # What only attacks meet: the whole way of a submission, and who looks at what came of it.

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -151,9 +150,8 @@ def laid(plan: Assignment, module: str, source: str) -> Iterator[Path]:
     solution = Course.here().solution(plan.name)
     with scratch.fresh("lines-") as folder:
         others = [spec.filename for spec in plan.modules]  # which may be imported
-        for name in (*plan.supplied, *filter(None, [plan.public_tests]), *others):
-            (folder / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(solution / name, folder / name)
+        names = (*plan.supplied, *filter(None, [plan.public_tests]), *others)
+        scratch.lay(names, solution, folder)
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         yield folder
 

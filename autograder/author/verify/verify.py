@@ -3,7 +3,7 @@
     reference      full marks in every module
     stub           no marks, no crash, and every message is a sentence
     wrong/         each fails the test that it names; of the others, only tests of values are run,
-                   as far as the first that fails (``autograder.author.verify.edits``)
+                   as far as the first that fails (``autograder.course.edits``)
     right/*.py     each gets full marks, however unusual it is
 
 Where a wrong submission says what it ``earns``, it is graded whole, and its points must lie there.
@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from autograder.author.verify import edits
 from autograder.author.verify import public_tests as public
 from autograder.course import assignment as plans
+from autograder.course import edits
 from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
@@ -106,14 +106,10 @@ def subjects(plan: Assignment) -> list[Subject]:
     modules = [spec.name for spec in plan.modules]
     if strangers := edits.of_no_module(solution, modules):
         raise AssignmentError(f"{strangers[0]}: {plan.name} has no such module.")
-    for wrong in edits.wrong_submissions(solution, modules):
-        about = wrong.fails, wrong.earns, wrong.honest
-        kind = "wrong" if wrong.fails else "right"
-        all_subjects.append(Subject(kind, wrong.module, wrong.name, wrong.source, *about))
-    for path in sorted((solution / "right").glob("*.py")):
-        module = path.stem.partition("__")[0]
-        plan.module(module)
-        all_subjects.append(Subject("right", module, path.stem, path.read_text(encoding="utf-8")))
+    for each in edits.variants(solution, modules):
+        about = each.fails, each.earns, each.honest
+        kind = "wrong" if each.fails else "right"
+        all_subjects.append(Subject(kind, each.module, each.name, each.source, *about))
     return all_subjects
 
 

@@ -12,7 +12,6 @@ import os
 import socket
 import struct
 import sys
-from importlib import import_module
 from typing import Any
 
 ORDER = struct.Struct("<QQQ")  # nonce, what (CALL or ECHO), bytes of the arguments
@@ -25,6 +24,7 @@ def main() -> None:
     sys.path[:0] = [os.environ["RINGSIDE_JOB_KIT"], os.environ["RINGSIDE_JOB_MODULES"]]
     from ringside.network import codec
     from ringside.ranks import seccomp
+    from ringside.targets import find
 
     comm, rank, convert, back = _torch() if "torch" in sys.modules else _mpi()
     channel, memory = _own(rank)
@@ -42,8 +42,7 @@ def main() -> None:
     value: object = None
     nonce = 0
     try:
-        module, _, name = os.environ["RINGSIDE_JOB_TARGET"].partition(":")
-        function = getattr(import_module(module), name)
+        function = find(os.environ["RINGSIDE_JOB_TARGET"])
         reply(nonce, VALUE, None)
         while len(order := channel.recv(ORDER.size, socket.MSG_WAITALL)) == ORDER.size:
             nonce, what, nbytes = ORDER.unpack(order)

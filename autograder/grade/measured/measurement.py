@@ -193,8 +193,7 @@ class Pair:
         self.tier = ""
 
     def _world(self, who: str) -> World:
-        module = self.spec.file.removesuffix(".py").replace("/", ".")
-        target = f"{module}:{self.spec.function}"
+        target = f"{self.spec.file}:{self.spec.function}"
         world = World(self._folders[who], target, self.ranks, **self._options)
         self.tier = world.tier
         try:

@@ -3,7 +3,6 @@
 import os
 import struct
 import sys
-from importlib import import_module
 
 
 def main() -> None:
@@ -13,6 +12,7 @@ def main() -> None:
 
     from ringside.network import codec, failure
     from ringside.pytorch import tensors
+    from ringside.targets import find
 
     with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as stream:
         calls = codec.decode(stream.read())[int(os.environ["RINGSIDE_JOB_WORLD"])]
@@ -20,10 +20,8 @@ def main() -> None:
     with open(os.environ["RINGSIDE_JOB_PIPE"], "wb") as results:
         for target, arguments in calls:
             group = dist.new_group()
-            module, _, function = target.partition(":")
             try:
-                name = module.removesuffix(".py").replace("/", ".")
-                call = getattr(import_module(name), function)
+                call = find(target)
                 value = call(group, *tensors.from_arrays(arguments[rank]))
                 frame = codec.encode(("value", tensors.to_arrays(value)))
             except BaseException as error:

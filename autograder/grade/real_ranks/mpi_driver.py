@@ -9,7 +9,6 @@ inputs and results go.
 import os
 import struct
 import sys
-from importlib import import_module
 
 
 def main() -> None:
@@ -18,6 +17,7 @@ def main() -> None:
     from mpi4py import MPI
 
     from ringside.network import codec, failure
+    from ringside.targets import find
 
     with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as stream:
         calls = codec.decode(stream.read())[int(os.environ["RINGSIDE_JOB_WORLD"])]
@@ -25,10 +25,8 @@ def main() -> None:
     with open(os.environ["RINGSIDE_JOB_PIPE"], "wb") as results:
         for target, arguments in calls:
             comm = world.Dup()
-            module, _, function = target.partition(":")
             try:
-                name = module.removesuffix(".py").replace("/", ".")
-                call = getattr(import_module(name), function)
+                call = find(target)
                 frame = codec.encode(("value", call(comm, *arguments[world.rank])))
             except BaseException as error:
                 report = failure.encode_caught(error, os.environ["RINGSIDE_JOB_MODULES"])

@@ -20,12 +20,11 @@ from autograder.grade.suite.reality import (
     RealityError,
     RealityUnavailable,
     RealRanks,
-    RealRun,
 )
 from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
 from ringside.checking import Case, Verdict, buffered, one_line, rendezvous
-from ringside.checking.real_calls import rehearsed
+from ringside.checking.real_calls import RealRun, rehearsed
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Share, Test, drawn
 from ringside.errors import DeadlineError

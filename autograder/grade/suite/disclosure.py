@@ -21,9 +21,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from autograder.grade.suite.reality import RealRun
 from autograder.imports import syntax_error
 from ringside import errors
+from ringside.checking.real_calls import RealRun
 from ringside.errors import Frame, RankError
 from ringside.session.session import Result
 

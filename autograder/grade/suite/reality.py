@@ -18,7 +18,8 @@ from autograder.grade.real_ranks import gloo_driver, mpi_driver
 from autograder.grade.real_ranks.job import MpiOutcome, run_mpi
 from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.warm_sandbox import WarmNursery
-from ringside.errors import CodecError, RankError, RunError
+from ringside.checking.real_calls import RealRun
+from ringside.errors import CodecError, RankError
 from ringside.network import codec, failure
 
 
@@ -55,14 +56,6 @@ class RealCall:
     target: str
     world_size: int
     args: list[tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class RealRun:
-    """What a call gave: a value per rank, or why there is none."""
-
-    values: list[Any]
-    error: RunError | None
 
 
 _DRIVERS = {"mpiexec": mpi_driver, "gloo": gloo_driver}

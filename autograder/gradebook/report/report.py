@@ -12,7 +12,7 @@ from rich.text import Text
 
 from autograder.collect.predictions import prompts_in
 from autograder.collect.rebuild import release_notebook, solution_cells
-from autograder.course import excused
+from autograder.course import edits, excused
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
@@ -159,10 +159,9 @@ def _shipped(plan: Assignment, course: Course) -> dict[str, dict[str, str]]:
             if (folder / module.filename).is_file()
         }
     }
-    others = course.right(plan.name)
-    for path in sorted(others.glob("*__*.py")):
-        module = path.stem.split("__")[0]
-        shipped[f"(shipped {path.stem})"] = {module: path.read_text(encoding="utf-8")}
+    for form in edits.variants(folder, [module.name for module in plan.modules]):
+        if not form.fails:
+            shipped[f"(shipped {form.name})"] = {form.module: form.source}
     return shipped
 
 

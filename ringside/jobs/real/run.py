@@ -30,7 +30,6 @@ import argparse
 import contextlib
 import datetime
 import hashlib
-import importlib
 import io
 import json
 import os
@@ -56,6 +55,7 @@ from ringside.jobs.real.measured import MeasuredTimeline, RecordedCall, assemble
 from ringside.jobs.real.watch import UNFINISHED, report_failure
 from ringside.session.recorder import Recorder, is_student_file, recording_here
 from ringside.session.session import Target
+from ringside.targets import find
 
 FORMAT = "ringside-run"
 VERSION = 1
@@ -207,17 +207,12 @@ def _rank_error(rank: int, error: BaseException) -> RankError:
 # -- a function ----------------------------------------------------------------------------------
 
 
-def dotted(file: str) -> str:
-    """A file as it is imported from its folder: "checks/inside.py" is ``checks.inside``."""
-    return file.removesuffix(".py").replace("/", ".")
-
-
 def measure(target: Target, asked: argparse.Namespace, ranks: RealRanks) -> list[dict[str, Any]]:
     """Call the function at each length; the last call, at the greatest, is recorded."""
     assert target.function
     path = target.folder / target.file
     sys.path.insert(0, str(target.folder))
-    function = getattr(importlib.import_module(dotted(target.file)), target.function)
+    function = find(f"{target.file}:{target.function}")
     others = inputs.parse_options(asked.words).others
     measurements = []
 

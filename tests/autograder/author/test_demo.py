@@ -92,11 +92,11 @@ def test_the_class_is_graded_as_it_deserves(demo: Demo) -> None:
     core = plans.load(ASSIGNMENT, REAL).module_points
     wanted = {
         **dict.fromkeys(("bela", "ivo"), (core, core)),
-        **dict.fromkeys(("jun", "kim"), (0.75 * core, core)),  # late
+        "jun": (0.75 * core, core),  # late
         "ada": (core + 20, core + 25),  # the run is graded where MPI works
         **dict.fromkeys(("fay", "hana"), (0, 0)),
         "chen": (60, 60),
-        **dict.fromkeys(("dora", "emil", "lea", "max"), (0.01, core - 0.01)),
+        **dict.fromkeys(("dora", "emil", "kim", "lea", "max"), (0.01, core - 0.01)),
         "gus": (0, 9.99),  # for the honest part of cost.py
     }
     for name in names:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autograder.author.verify import edits
 from autograder.commands import cli
 from autograder.course import assignment as assignments
+from autograder.course import edits
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 
@@ -48,14 +48,14 @@ fails: test_values
 
 @pytest.fixture
 def solution(tmp_path: Path) -> Path:
-    (tmp_path / "wrong").mkdir()
+    (tmp_path / "verify").mkdir()
     (tmp_path / "ring.py").write_text(REFERENCE)
     return tmp_path
 
 
-def read(solution: Path, text: str) -> list[edits.Wrong]:
-    (solution / "wrong" / "ring.diff").write_text(text)
-    return edits.wrong_submissions(solution, ["ring"])
+def read(solution: Path, text: str) -> list[edits.Variant]:
+    (solution / "verify" / "ring.diff").write_text(text)
+    return edits.variants(solution, ["ring"])
 
 
 def test_an_edit_changes_its_lines_and_no_others(solution: Path) -> None:
@@ -76,15 +76,15 @@ def test_what_is_said_about_the_code_may_change(solution: Path) -> None:
             "Sum it.", "Sum."
         )
     )
-    [after] = edits.wrong_submissions(solution, ["ring"])
+    [after] = edits.variants(solution, ["ring"])
     assert after.source == before.source
 
 
 def test_an_edit_of_code_that_has_changed_is_an_error_that_names_it(solution: Path) -> None:
-    (solution / "wrong" / "ring.diff").write_text(EDIT)
+    (solution / "verify" / "ring.diff").write_text(EDIT)
     (solution / "ring.py").write_text(REFERENCE.replace("range(3)", "range(4)"))
     with pytest.raises(AssignmentError, match=r"ring\.diff:1: one_step_too_few: .*are not there"):
-        edits.wrong_submissions(solution, ["ring"])
+        edits.variants(solution, ["ring"])
 
 
 @pytest.mark.parametrize(
@@ -138,19 +138,19 @@ def test_a_blank_line_in_a_string_is_code() -> None:
 
 
 def test_a_whole_file_says_what_it_fails(solution: Path) -> None:
-    (solution / "wrong" / "ring__whole.py").write_text('# fails: test_x\n"""All new."""\nx = 1\n')
-    [wrong] = edits.wrong_submissions(solution, ["ring"])
+    (solution / "verify" / "ring__whole.py").write_text('# fails: test_x\n"""All new."""\nx = 1\n')
+    [wrong] = edits.variants(solution, ["ring"])
     assert (wrong.name, wrong.fails, wrong.sentence) == ("ring__whole", "test_x", "All new.")
-    (solution / "wrong" / "ring__whole.py").write_text("x = 1\n")
+    (solution / "verify" / "ring__whole.py").write_text("x = 1\n")
     with pytest.raises(AssignmentError, match="first line must be '# fails: TEST'"):
-        edits.wrong_submissions(solution, ["ring"])
+        edits.variants(solution, ["ring"])
 
 
 @pytest.mark.parametrize("name", assignments.known())
 def test_every_edit_of_the_course_applies(name: str) -> None:
     solution = Course.here().solution(name)
     modules = [spec.name for spec in assignments.load(name).modules]
-    found = edits.wrong_submissions(solution, modules)
+    found = edits.variants(solution, modules)
     assert {each.module for each in found} == set(modules)
     assert not edits.of_no_module(solution, modules)
     assert all(each.sentence.endswith((".", "`")) for each in found)

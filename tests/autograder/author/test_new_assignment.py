@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from autograder.author import new_assignment
-from autograder.author.verify import edits
 from autograder.commands import cli
 from autograder.course import assignment as plans
+from autograder.course import edits
 from autograder.course.assignment import AssignmentError, Need
 from autograder.course.course import Course
 from autograder.platforms import github, sizes
@@ -55,7 +55,7 @@ def test_all_parts_are_made_and_bear_the_name(kit: Course, torch: bool) -> None:
     assert not [name for name in everything if "a77_mine" not in name]  # nothing temporary
     assert not [n for n in everything if new_assignment.PLACEHOLDER in (kit.kit / n).read_text()]
     suite = (kit.kit / f"solutions/a77_mine/checks/test_{module}.py").read_text()
-    every = edits.wrong_submissions(made, [module])
+    every = edits.variants(made, [module])
     wrong = {each.fails for each in every if each.fails}
     assert (
         len(wrong) < len(every) and set(re.findall(r"^(?:def )?(test_\w+)", suite, re.M)) == wrong

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder.author.verify import edits, verify
+from autograder.author.verify import verify
 from autograder.collect.submissions import Submission
 from autograder.course import assignment as plans
+from autograder.course import edits
 from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.grade import pipeline

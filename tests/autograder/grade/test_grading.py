@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.author.verify import edits, verify
+from autograder.author.verify import verify
 from autograder.course import assignment as assignments
+from autograder.course import edits
 from autograder.course.limits import Limits
 from autograder.grade import grading
 from autograder.grade.grading import grade_module, run_suite, sources_in, staged
@@ -22,7 +23,6 @@ from autograder.grade.suite.reality import (
     RanksEnded,
     RealityError,
     RealityUnavailable,
-    RealRun,
 )
 from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.imports import imports_package
@@ -40,6 +40,7 @@ from ringside.checking import (
     one_line,
 )
 from ringside.checking import verify as check
+from ringside.checking.real_calls import RealRun
 from ringside.errors import RunError
 from ringside.network.processes import of_tree
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from autograder.course import assignment as plans
 from autograder.course import receipt
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
@@ -74,6 +75,14 @@ def test_the_report_names_lost_points_and_likeness_to_what_is_shipped(
     assert "1 of 2" in text and "rejected" in text
     assert "(shipped solution)" in text and "100%" in text
     assert "\x1b" not in text
+
+
+def test_right_forms_are_among_what_is_shipped() -> None:
+    shipped = report._shipped(plans.load("a03_allreduce"), Course.here())
+    forms = [name for name in shipped if name != report.SOLUTION]
+    assert len(forms) > 20 and "(shipped star__any_source)" in forms
+    assert "ANY_SOURCE" in shipped["(shipped star__any_source)"]["star"]
+    assert not [name for name in forms if "barrier_at_the_end" in name]  # that one is wrong
 
 
 def test_the_csv_is_safe_to_open_in_a_spreadsheet(plan: Assignment, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.author.verify import edits
 from autograder.course import assignment as plans
+from autograder.course import edits
 from autograder.course.course import Course
 from autograder.platforms import contents
 from autograder.platforms.gradescope import autograder_zip
@@ -84,8 +84,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, reference: Path) -> Path:
     """cost.py right, sharded_server.py wrong, star.py right and hostile; the others are missing."""
     folder = tmp_path_factory.mktemp("mixed")
     shutil.copy(reference / "cost.py", folder)
-    wrong = edits.wrong_submissions(reference, ["sharded_server"])
-    (folder / "sharded_server.py").write_text(wrong[0].source)
+    wrong = next(each for each in edits.variants(reference, ["sharded_server"]) if each.fails)
+    (folder / "sharded_server.py").write_text(wrong.source)
     star = (reference / "star.py").read_text()
     for before, after in (
         ("import numpy as np\n", f"{TRIES}\nimport numpy as np\n"),

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from autograder.author.verify import edits
 from autograder.course import assignment as plans
+from autograder.course import edits
 from autograder.course.course import Course
 from autograder.platforms import classroom50, github
 from autograder.publish import bundle
@@ -187,7 +187,7 @@ def test_classroom50_gets_the_public_points_of_one_run(
     (own / f"{NAME}.ipynb").unlink()  # who works in files alone
     solution = Course.here().solution(NAME)
     shutil.copy(solution / "ping.py", own)
-    wrong = edits.wrong_submissions(solution, ["mend"])[0]
+    wrong = next(each for each in edits.variants(solution, ["mend"]) if each.fails)
     (own / "mend.py").write_text(wrong.source)
     env = runner | RUNNER
     python = shutil.which("python", path=env["PATH"])

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.author.verify import edits
 from autograder.course import assignment as assignments
+from autograder.course import edits
 from autograder.course.limits import Limits
 from autograder.grade.grading import run_suite, staged
 from autograder.grade.suite import nursery as suite_nursery

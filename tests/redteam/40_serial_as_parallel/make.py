@@ -1,7 +1,7 @@
 """The wrong submission that works through all samples on every rank, and reduces what it has all the same."""
 
 from autograder.course.course import Course
-from autograder.author.verify import edits
+from autograder.course import edits
 
 SOLUTION = Course.here().solution("a04_data_parallel")
 

@@ -44,6 +44,12 @@ class Cost(Formula):
         return 2.0 * self.nbytes * (self.ranks - 1)
 
 
+@dataclass(frozen=True)
+class Worked(Formula):
+    target = "cost:double"
+    x: int = 1
+
+
 CASES = [
     AllReduce(),
     AllReduce(5, n=7, dtype="int64", seed=3),
@@ -51,6 +57,7 @@ CASES = [
     AllReduce(3, members=(3, 1, 2), world=5, machine="long wire", latencies=2, announced=True),
     AllReduce(3, machine="zaratan,alpha_s=1e-05"),
     Cost(11, ranks=3, raises="ValueError"),
+    Cost(11, gives=(44.0, [1e-05], -math.inf)),
     Cost(),
 ]
 
@@ -172,6 +179,13 @@ def test_a_formula_is_told_with_its_arguments():
     with pytest.raises(Verdict, match="raised nothing; it must raise ValueError"):
         Cost(-1, raises="ValueError").check_answer(2.0, "")
     Cost(-1, raises="ValueError").check_answer(None, "ValueError")
+
+
+def test_a_case_of_a_formula_carries_its_value_where_no_oracle_is_handed_out():
+    Worked(2, gives=4).check_answer(4, "")
+    Worked(2).check_answer(5, "")  # nothing to compare with
+    with pytest.raises(Verdict, match=r"double\(2\) is 5; it must be 4\."):
+        Worked(2, gives=4).check_answer(5, "")
 
 
 def test_a_case_without_inputs_is_an_authors_fault():

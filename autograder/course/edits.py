@@ -1,6 +1,6 @@
-"""Wrong submissions as edits of the reference: a few lines each, many in one file.
+"""Wrong submissions and right forms as edits of the reference: a few lines each, many in a file.
 
-``solutions/<assignment>/verify/ring.diff`` holds those of ``ring.py``::
+``solutions/<assignment>/verify/ring.diff`` holds the variants of ``ring.py``::
 
     === sends_one_step_too_few
     The loop ends one step early, so that every rank lacks one shard.
@@ -47,7 +47,7 @@ from pathlib import Path
 from autograder.course.assignment import AssignmentError
 
 _FIELD = re.compile(r"(fails|earns|honest):(.*)|(right)\s*$")
-_FOLDERS = ("wrong", "verify")
+_FOLDER = "verify"
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -68,8 +68,8 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """A wrong submission of one module, or a right one in an unusual form."""
+class Variant:
+    """A variant of a module: a wrong submission, or a right one in an unusual form."""
 
     module: str
     name: str  # with the module before it: "ring__sends_one_step_too_few"
@@ -80,8 +80,8 @@ class Wrong:
     honest: bool = True
 
 
-def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
-    """All wrong submissions of the modules of an assignment, by module and name; right forms too.
+def variants(solution: Path, modules: Sequence[str]) -> list[Variant]:
+    """All wrong submissions and right forms of the modules of an assignment, by module and name.
 
     Args:
         solution: the assignment's folder in ``solutions/``.
@@ -89,25 +89,24 @@ def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
     Raises:
         AssignmentError: a file can't be read as what it should be, or an edit does not apply.
     """
-    wrongs: list[Wrong] = []
-    for folder in _FOLDERS:
-        for module in modules:
-            edits = solution / folder / f"{module}.diff"
-            if edits.is_file():
-                wrongs += _edited(edits, solution / f"{module}.py")
-        for path in sorted((solution / folder).glob("*.py")):
-            if path.stem.partition("__")[0] in modules:
-                wrongs.append(_whole(path))
-    names = [each.name for each in wrongs]
+    found: list[Variant] = []
+    for module in modules:
+        edits = solution / _FOLDER / f"{module}.diff"
+        if edits.is_file():
+            found += _edited(edits, solution / f"{module}.py")
+    for path in sorted((solution / _FOLDER).glob("*.py")):
+        if path.stem.partition("__")[0] in modules:
+            found.append(_whole(path))
+    names = [each.name for each in found]
     for name in names:
         if names.count(name) > 1:
             raise AssignmentError(f"{solution}: there are two submissions named {name!r}.")
-    return sorted(wrongs, key=lambda each: (each.module, each.name))
+    return sorted(found, key=lambda each: (each.module, each.name))
 
 
 def of_no_module(solution: Path, modules: Sequence[str]) -> list[Path]:
-    """Files among the wrong submissions that belong to none of the modules."""
-    files = sorted(path for folder in _FOLDERS for path in (solution / folder).glob("*"))
+    """Files of variants that belong to none of the modules."""
+    files = sorted((solution / _FOLDER).glob("*"))
     kinds = {".py", ".diff"}
     return [
         path
@@ -116,33 +115,39 @@ def of_no_module(solution: Path, modules: Sequence[str]) -> list[Path]:
     ]
 
 
-def one(solution: Path, name: str) -> Wrong:
-    """The wrong submission of this name, such as ``"ring__send_cycle"``.
+def one(solution: Path, name: str) -> Variant:
+    """The variant of this name, such as ``"ring__send_cycle"``.
 
     Raises:
         AssignmentError: there is none.
     """
     module = name.partition("__")[0]
-    for wrong in wrong_submissions(solution, [module]):
-        if wrong.name == name:
-            return wrong
+    for variant in variants(solution, [module]):
+        if variant.name == name:
+            return variant
     raise AssignmentError(f"{solution} has no submission {name!r} to verify by.")
 
 
-def shown(wrong: Wrong, reference: str) -> str:
+def shown(variant: Variant, reference: str) -> str:
     """What a person reads of it: the sentence, the test, and the difference to the reference."""
     lines = difflib.unified_diff(
-        bare(reference), bare(wrong.source), f"{wrong.module}.py", wrong.name, lineterm="", n=3
+        bare(reference),
+        bare(variant.source),
+        f"{variant.module}.py",
+        variant.name,
+        lineterm="",
+        n=3,
     )
-    head = [f"{wrong.name}: {wrong.sentence}", f"fails: {wrong.fails}"]
-    head += [f"earns: {wrong.earns[0]:g} to {wrong.earns[1]:g}"] if wrong.earns else []
+    head = [f"{variant.name}: {variant.sentence}"]
+    head += [f"fails: {variant.fails}" if variant.fails else "right"]
+    head += [f"earns: {variant.earns[0]:g} to {variant.earns[1]:g}"] if variant.earns else []
     return "\n".join([*head, *lines])
 
 
 # Reading
 
 
-def _edited(path: Path, reference: Path) -> Iterator[Wrong]:
+def _edited(path: Path, reference: Path) -> Iterator[Variant]:
     lines = bare(reference.read_text(encoding="utf-8"))
     for number, name, text in _entries(path):
         place = f"{path}:{number}: {name}"
@@ -196,7 +201,7 @@ def _fields(head: Sequence[str]) -> dict[str, str]:
 
 def _wrong(
     place: str, module: str, name: str, sentence: str, fields: Mapping[str, str], source: str
-) -> Wrong:
+) -> Variant:
     """A wrong submission, its fields read."""
     if bool(fields.get("fails")) == ("right" in fields):
         raise AssignmentError(f"{place}: an edit has either 'fails: TEST' or 'right'.")
@@ -213,7 +218,7 @@ def _wrong(
             f"{place}: 'honest: {fields['honest']}' must be 'honest: no', or not be there."
         )
     fails = fields.get("fails", "")
-    return Wrong(module, name, sentence, fails, source, band, "honest" not in fields)
+    return Variant(module, name, sentence, fails, source, band, "honest" not in fields)
 
 
 def _change(place: str, text: Sequence[str]) -> Change:
@@ -234,7 +239,7 @@ def _change(place: str, text: Sequence[str]) -> Change:
     return Change("" if at == "add" else at.removeprefix("replace ").strip(), before, after)
 
 
-def _whole(path: Path) -> Wrong:
+def _whole(path: Path) -> Variant:
     module = path.stem.partition("__")[0]
     source = path.read_text(encoding="utf-8")
     if not source.startswith(("# fails:", "# right\n")):
