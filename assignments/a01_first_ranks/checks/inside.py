@@ -4,15 +4,15 @@ import numpy as np
 from mpi4py import MPI
 
 import ringside
+from ringside.checking.callers import find
 from ringside.checking.inside import twice
-from ringside.checking.real_calls import function_of
 
 
 def late(comm, target, who, seconds, *arguments):
     """Call after rank ``who`` has been busy with something else for so long."""
     if comm.Get_rank() == who:
         ringside.compute(seconds=seconds, phase="late")
-    return function_of(target)(comm, *arguments)
+    return find(target)(comm, *arguments)
 
 
 def busy(comm, target, seconds, nbytes, *arguments):
@@ -26,7 +26,7 @@ def busy(comm, target, seconds, nbytes, *arguments):
     if comm.Get_rank() == last:
         ringside.compute(seconds=seconds, phase="busy")
         others.Send(other, here)
-    result = function_of(target)(comm, *arguments)
+    result = find(target)(comm, *arguments)
     if comm.Get_rank() == 0:
         others.Recv(other, there)
     return result

@@ -15,8 +15,8 @@ from given.layers import make_layers
 from given.offload_model import Layer
 
 import ringside
+from ringside.checking.callers import find
 from ringside.checking.inside import same, several
-from ringside.checking.real_calls import function_of
 
 # -- partition -------------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ def partition_calls(comm, target, calls):
         Per call ``(result, exception's type, changed)``, as ``ringside.checking.inside.several``
         does; a result that shares memory where it must not counts as a change.
     """
-    function, answers = function_of(target), []
+    function, answers = find(target), []
     for arguments in calls:
         given = tuple(deepcopy(arguments))
         if function.__name__ == "layout":
