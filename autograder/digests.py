@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from autograder.imports import parsed
 
 __all__ = [
-    "EXCEPTIONS", "content_of", "files_below", "forget", "kit_digest", "run_files", "suite_files",
+    "content_of", "files_below", "forget", "kit_digest", "run_files", "suite_files",
     "unit_digest",
 ]  # fmt: skip
 
@@ -61,7 +61,6 @@ READ = {
 _DATA = (".toml", ".ini")
 # What an assignment.toml says to the map, to calendars and of containers; no grade depends on it.
 _FACTS = ("handed_out", "due", "unit", "container")
-EXCEPTIONS = "lines_that_show_less.toml"  # of an assignment, to `verify --lines`; nor on these
 _OURS = ("autograder", "ringside", "solutions")
 
 
@@ -76,12 +75,11 @@ def kit_digest(kit: Path, assignment: str, module: str) -> str:
 def unit_digest(kit: Path, assignment: str) -> str:
     """A hash of all that decides what a unit's modules, edits and right forms earn.
 
-    Its modules, public and hidden tests, edits, right forms and supplied files; what they import;
+    Its modules, tests and cases, edits, and what is given; what they import;
     the limits; and the code that grades. Its notebook and pages aren't in it.
     """
     unit = kit / "solutions" / assignment
-    pages = {unit / "notebook.py", unit / EXCEPTIONS}
-    paths = {path for path in _files([unit], (".py", ".diff", *_DATA)) if path not in pages}
+    paths = set(_files([unit], (".py", ".diff", *_DATA))) - {unit / "notebook.py"}
     forms = {path for path in paths if path.relative_to(unit).parts[0] == "verify"}
     limits = kit / "autograder" / "course" / "limits.toml"
     files, digest = _run(kit)
@@ -108,33 +106,21 @@ def _run(kit: Path) -> tuple[set[Path], str]:
 
 
 def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
-    """The test file of a module, what it imports of ours, and the files supplied beside modules.
+    """A module's tests, the unit's hidden cases, what is in ranks, and what these import of ours.
 
     Where a file's imports can't be told, by ``importlib`` or since it isn't Python, all files of
     the assignment count.
     """
     unit = kit / "solutions" / assignment
-    supplied = {unit / name for name in _supplied(unit)}
-    tests = {unit / "hidden" / f"test_{module}.py", *(unit / "hidden").glob("conftest.py")}
-    if (unit / "checks").is_dir():  # tests are written once; their hidden cases are the unit's
-        tests = {unit / "checks" / f"test_{module}.py", unit / "hidden" / "cases.py"}
-    files = _followed(kit, tests | supplied)
-    # Supplied files look for the student's own modules by name, and for no other.
-    paths = {path for path in files - supplied if kit / "solutions" in path.parents}
-    if (tests | supplied) <= files and not any(map(_by_name, paths)):
+    in_ranks = {*(unit / "checks").glob("inside*.py"), *(unit / "given").glob("*.*")}
+    tests = {unit / "checks" / f"test_{module}.py", unit / "hidden" / "cases.py"}
+    files = _followed(kit, tests | in_ranks)
+    # What is in ranks looks for the student's own modules by name, and for no other.
+    paths = {path for path in files - in_ranks if kit / "solutions" in path.parents}
+    if (tests | in_ranks) <= files and not any(map(_by_name, paths)):
         return files
-    everything = _files([unit / "hidden", *unit.glob("*.*")], (".py", *_DATA))
-    return _followed(kit, everything - {unit / EXCEPTIONS})
-
-
-def _supplied(unit: Path) -> list[str]:
-    plan = unit / "assignment.toml"
-    if not plan.is_file():
-        return []
-    inside = (path.relative_to(unit).as_posix() for path in (unit / "checks").glob("inside*.py"))
-    given = (path.relative_to(unit).as_posix() for path in (unit / "given").glob("*.*"))
-    usual = [*inside, *given]
-    return [str(name) for name in tomllib.loads(plan.read_text("utf-8")).get("supplied", usual)]
+    folders = [unit / "checks", unit / "given", unit / "hidden", *unit.glob("*.*")]
+    return _followed(kit, _files(folders, (".py", *_DATA)))
 
 
 def _by_name(path: Path) -> bool:

@@ -151,7 +151,7 @@ def known_functions(plan: Path, module: str) -> Iterator[str]:
     for function in inputs.functions(path):
         try:
             inputs.arguments_of_rank(path, function, RANKS, 0, options)
-            known = inputs.expected(function, RANKS, 0, options, path)
+            known = inputs.is_right(None, function, RANKS, 0, options, path)
         except RingsideError:
             continue  # it wants what no option gives
         if known is not None and not inputs.takes_group(path, function):

@@ -2,10 +2,9 @@
 
     assignment.toml             its [[module]], and the [[run]] and [[measured]] of it
     notebook.py                 its section, or where others share that, its cells alone
-    test_public.py, supplied    tests of it, and rows of tables that name it
-    lines_that_show_less.toml   lines about its tests
-    hidden/                     test_MODULE.py, and such rows
-    MODULE.py, verify/          its files
+    hidden/                     its tests' cases
+    checks/, given/             what nothing names any more
+    MODULE.py, checks/, verify/ its files
 
 All of it is done in a scratch copy first, and compared there (`consistency`). What is changed or
 moved is kept as it was, in build/kept. Other modules keep their weights: these are points.
@@ -25,7 +24,6 @@ from autograder.author import cuts
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
-from autograder.digests import EXCEPTIONS
 from autograder.publish import consistency
 from ringside import output_folder
 
@@ -91,19 +89,15 @@ def plan_of(plan: Assignment, module: str, course: Course) -> Removal:
             "take the import out."
         )
     runs = {run.name for run in plan.runs if run.module == module}
-    for path in _editable(plan, solution):
+    for path in _editable(solution):
         name = path.relative_to(solution).as_posix()
         before = path.read_text(encoding="utf-8")
         if name == "assignment.toml":
             after = cuts.without_tables(before, module)
-        elif name == EXCEPTIONS:
-            after = cuts.without_lines(before, module)
         elif name == "hidden/cases.py":
             after = cuts.without_cases(before, module)
-        elif name == "notebook.py":
-            after = cuts.without_cells(before, module, runs)
         else:
-            after = cuts.without_tests(before, module)
+            after = cuts.without_cells(before, module, runs)
         if name not in removal.moves and after != before:
             removal.edits[name] = after
     _drop_the_idle(removal, plan, solution)
@@ -154,22 +148,19 @@ def _drop_the_idle(found: Removal, plan: Assignment, solution: Path) -> None:
         for path in sorted((*solution.glob("*.*"), *solution.glob("*/*.*")))
     }
     texts = {name: text for name, text in before.items() if name not in found.moves} | found.edits
-    open_to_it = [*filter(None, [plan.public_tests]), *plan.supplied]
     word_counts = {name: cuts.words(text) for name, text in texts.items()}
     once = {name: cuts.words(text) for name, text in before.items()}
 
-    def uses(counts: dict[str, Counter[str]], file: str, word: str) -> int:
-        """How often a word stands where it would be used: nobody imports the tests."""
-        is_public = file == plan.public_tests
-        return counts[file][word] if is_public else sum(tally[word] for tally in counts.values())
+    def uses(counts: dict[str, Counter[str]], word: str) -> int:
+        return sum(tally[word] for tally in counts.values())
 
     while True:
         idle = [
             (name, node, word)
-            for name in open_to_it
+            for name in plan.supplied
             if name in texts and name.endswith(".py")
             for node, word in cuts.defined(texts[name])
-            if uses(word_counts, name, word) == 1 and uses(once, name, word) > 1
+            if uses(word_counts, word) == 1 and uses(once, word) > 1
         ]
         if not idle:
             break
@@ -187,20 +178,15 @@ def _do(found: Removal, solution: Path) -> None:
 
 
 def _own_files(solution: Path, module: str) -> Iterator[str]:
-    for suite in (f"checks/test_{module}.py", f"hidden/test_{module}.py"):
-        if (solution / suite).is_file():
-            yield suite
+    yield f"checks/test_{module}.py"
     for path in sorted((solution / "verify").glob("*.*")):
         if path.stem.partition("__")[0] == module:
             yield f"verify/{path.name}"
 
 
-def _editable(plan: Assignment, solution: Path) -> list[Path]:
-    texts = [solution / name for name in (*plan.supplied, plan.public_tests or "")]
-    paths = [solution / "assignment.toml", solution / "notebook.py"]
-    paths += [path for path in texts if path.suffix == ".py" and path.is_file()]
-    paths += [path for path in (solution / EXCEPTIONS,) if path.is_file()]
-    return paths + sorted((solution / "hidden").rglob("*.py"))
+def _editable(solution: Path) -> list[Path]:
+    names = ("assignment.toml", "notebook.py", "hidden/cases.py")
+    return [path for path in (solution / name for name in names) if path.is_file()]
 
 
 def _importers(plan: Assignment, module: str, solution: Path) -> list[str]:

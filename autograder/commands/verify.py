@@ -210,14 +210,9 @@ def _type_lines(chosen: Sequence[Assignment], options: argparse.Namespace) -> in
         for line in reproduce.type_all(plan, options.only, jobs=options.jobs)
     ]
     print(reproduce.table(typed))
-    exceptions: dict[str, str] = {}
-    for plan in chosen:
-        exceptions |= reproduce.exceptions_of(Course.here().solution(plan.name))
-    faults = reproduce.faults(typed, exceptions)
-    print("\n".join(faults))
     if options.json:
         _write(options.json, [asdict(line) for line in typed])
-    return 1 if faults else 0
+    return 0 if all(line.shows for line in typed) else 1
 
 
 def _write(path: Path, content: object) -> None:

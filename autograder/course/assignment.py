@@ -3,8 +3,6 @@
 ``solutions/<assignment>/assignment.toml``::
 
     title = "All-reduce, five ways"
-    supplied = ["shards.py"]              # copied beside the notebook as they are
-    public_tests = "test_public.py"
     handed_out = true                     # students get it where no course's [released] says so
     due = 2026-03-01T23:59:00Z            # optional; a course's own date goes first (`dates`)
 
@@ -74,10 +72,13 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 CHECKS = "checks"  # the folder of cases and tests
 SUITE_POINTS = 100.0  # every module's tests add up to this
 _TOP: tables.Kinds = {
-    "title": str, "supplied": list, "public_tests": str, "handed_out": bool,
-    "due": datetime.datetime, "unit": dict, "container": dict,
+    "title": str, "handed_out": bool, "due": datetime.datetime, "unit": dict, "container": dict,
     "module": list, "run": list, "measured": list, "paragraph": list, "limits": dict,
 }  # fmt: skip
+_EARLIER = {
+    "supplied": "what lies in given/ is given to students; nothing lists it.",
+    "public_tests": "tests are in checks/test_MODULE.py; CONTRIBUTING.md shows their form.",
+}
 _CONTAINER: tables.Kinds = {"memory_mb": int, "cpu_s": NUMBER}
 _LISTS: dict[str, tuple[tables.Kinds, tuple[str, ...]]] = {
     "module": (
@@ -183,8 +184,7 @@ class Assignment:
     runs: tuple[RunSpec, ...]
     measured: tuple[MeasuredSpec, ...]
     paragraphs: tuple[ParagraphSpec, ...]
-    supplied: tuple[str, ...]
-    public_tests: str | None
+    supplied: tuple[str, ...]  # what lies beside the notebook: the files of given/ and checks/
     due: datetime.datetime | None
     limits: Limits = field(default_factory=Limits)
     unit: Mapping[str, Any] = field(default_factory=dict)  # which the build reads
@@ -195,15 +195,8 @@ class Assignment:
         return f"{self.name}.ipynb"
 
     @property
-    def tests_once(self) -> bool:
-        """Whether public and hidden tests are the same, with other cases: those of `checks/`."""
-        return any(name.startswith(f"{CHECKS}/") for name in self.supplied)
-
-    @property
     def in_ranks(self) -> tuple[str, ...]:
         """The supplied files that ranks need: no tests, and no cases."""
-        if not self.tests_once:
-            return self.supplied
         return tuple(
             name
             for name in self.supplied
@@ -212,9 +205,9 @@ class Assignment:
         )
 
     @property
-    def has_public_tests(self) -> bool:
+    def has_tests(self) -> bool:
         """Whether there is something for students to check their modules by."""
-        return self.tests_once or self.public_tests is not None
+        return any(name.startswith(f"{CHECKS}/test_") for name in self.supplied)
 
     @property
     def due_utc(self) -> datetime.datetime | None:
@@ -304,6 +297,9 @@ def known(course: Course | None = None) -> list[str]:
 
 def _check(table: Mapping[str, Any]) -> None:
     """Compare all tables of the file with what they may hold."""
+    for key, cure in _EARLIER.items():
+        if key in table:
+            raise TableError(f"{key} = {table[key]!r} is of an earlier form: {cure}")
     tables.check(table, _TOP, needs=("module",))
     for kind, (kinds, needs) in _LISTS.items():
         for entry in table.get(kind, []):
@@ -324,7 +320,7 @@ def given_files(unit: Path) -> tuple[str, ...]:
     return tuple(sorted(path.relative_to(unit).as_posix() for path in paths))
 
 
-def _parse(name: str, table: dict[str, Any], given: tuple[str, ...] = ()) -> Assignment:
+def _parse(name: str, table: dict[str, Any], given: tuple[str, ...]) -> Assignment:
     modules = tuple(
         ModuleSpec(
             name=str(entry["name"]),
@@ -364,11 +360,6 @@ def _parse(name: str, table: dict[str, Any], given: tuple[str, ...] = ()) -> Ass
     for spec in measured:
         if spec.module not in {module.name for module in modules}:
             raise ValueError(f"measured: {spec.module!r} is no module")
-    supplied = tuple(str(entry) for entry in table.get("supplied", given))
-    public_tests = table.get("public_tests")
-    for entry in (*table.get("supplied", []), *filter(None, [public_tests])):
-        if Path(entry).name != entry:
-            raise ValueError(f"{entry!r} must be a file name without folders")
     due = table.get("due")
     container = table.get("container")
     return Assignment(
@@ -378,8 +369,7 @@ def _parse(name: str, table: dict[str, Any], given: tuple[str, ...] = ()) -> Ass
         runs=runs,
         measured=measured,
         paragraphs=paragraphs,
-        supplied=supplied,
-        public_tests=None if public_tests is None else str(public_tests),
+        supplied=given,
         due=None if due is None else tables.moment(due),
         unit=table.get("unit", {}),
         container=Need(**container) if container else None,

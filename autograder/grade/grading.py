@@ -18,7 +18,7 @@ from pathlib import Path
 
 from autograder import scratch
 from autograder.course import assignment as assignments
-from autograder.course.assignment import Assignment
+from autograder.course.assignment import CHECKS, Assignment
 from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.grade.suite import nursery as suite_nursery
@@ -150,10 +150,7 @@ def _hash(module: str, sources: dict[str, bytes]) -> str:
 
 def suite_of(course: Course, assignment: str, module: str) -> Path:
     """The file that has a module's tests."""
-    written_once = course.solution(assignment) / "checks" / f"test_{module}.py"
-    if written_once.is_file():
-        return written_once
-    return course.hidden(assignment) / f"test_{module}.py"
+    return course.solution(assignment) / CHECKS / f"test_{module}.py"
 
 
 def _run_pytest(assignment: str, job: SuiteJob, outer: Path) -> str:

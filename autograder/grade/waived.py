@@ -44,13 +44,13 @@ def of_assignment(plan: Assignment, course: Course) -> Waivers:
         raise AssignmentError(str(error)) from None
     if not lines:
         return {}
-    hidden = [test for test in collected.of_assignment(plan, course) if test.is_hidden]
+    all_tests = collected.of_assignment(plan, course)
     modules = [spec.name for spec in plan.modules]
     waivers: dict[str, dict[str, Waiver]] = {}
     for module, tests in lines.items():
         if module not in modules:
             _refuse(course, f"{plan.name} has no module {module!r}", module, modules)
-        by_name = {test.name: test for test in hidden if test.module == module}
+        by_name = {test.name: test for test in all_tests if test.module == module}
         for name, reason in tests.items():
             if name not in by_name:
                 _refuse(course, f"{module} has no test {name!r}", name, by_name)

@@ -73,7 +73,7 @@ def fill(folder: Path, plan: Assignment, course: Course, settings: Settings) -> 
     solution = folder / "solutions" / plan.name
     shutil.copytree(course.hidden(plan.name), solution / "hidden", ignore=IGNORED)
     names = ["assignment.toml", *plan.supplied, *(module.filename for module in plan.modules)]
-    for name in (*names, *filter(None, [plan.public_tests])):
+    for name in names:
         (solution / name).parent.mkdir(exist_ok=True)
         shutil.copy(course.solution(plan.name) / name, solution / name)
     storage.write(folder / "course_secret.txt", course.secret().encode() + b"\n", mode=0o600)

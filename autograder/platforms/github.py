@@ -43,10 +43,10 @@ def in_repository(plan: Assignment, course: Course) -> list[str]:
     """The assignments of a repository made for this one: it, and those that are handed out now.
 
     Raises:
-        AssignmentError: it has no public tests, so nothing could run on a push, or is a draft.
+        AssignmentError: it has no tests, so nothing could run on a push, or is a draft.
     """
-    if not plan.has_public_tests:
-        raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")
+    if not plan.has_tests:
+        raise AssignmentError(f"{plan.name} has no tests: nothing could run on a push.")
     table = bundle.listed(course)
     if plan.name in table.unlisted:
         raise AssignmentError(

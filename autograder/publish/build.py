@@ -142,12 +142,9 @@ def write_source(assignment: Assignment, course: Course, folder: Path) -> None:
     notebooks.write(nbformat.from_dict(mine), folder / assignment.notebook)  # type: ignore[no-untyped-call]
     if explanations:
         students.write(folder / students.NAME, explanations)
-    for name in (*assignment.supplied, *filter(None, [assignment.public_tests])):
-        path = course.solution(assignment.name) / name
-        if not path.is_file():
-            raise BuildError(f"{assignment.name} names {name}, and {path} is missing.")
+    for name in assignment.supplied:
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(path.read_bytes())
+        (folder / name).write_bytes((course.solution(assignment.name) / name).read_bytes())
 
 
 def instructor_notebook(assignment: Assignment, text: str, solution: Path) -> NotebookNode:

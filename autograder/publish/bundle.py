@@ -267,8 +267,7 @@ def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:
     paths = list((course.kit / "ringside").rglob("*.py"))
     for name in plans.known(course):
         plan = plans.load(name, course)
-        names = filter(None, (*plan.supplied, plan.public_tests))
-        paths += [course.solution(name) / file_name for file_name in names]
+        paths += [course.solution(name) / file_name for file_name in plan.supplied]
         for module in plan.modules:  # an oracle may have a stub's signature
             for part in _REGION.split(_read(course.solution(name) / module.filename)):
                 yield from _runs(_code(part.splitlines()))

@@ -2,9 +2,9 @@
 
     assignment.toml   [[module]], the list that all else is compared with
     notebook.py       {{module X}}, {{check X}}, {{run R}}, {{paragraph P}}
-    test_public.py    points(..., "X"), and targets like "X:function"; these in examples.py, too
-    hidden/           test_X.py, and targets
-    wrong/, right/    X.diff, X__name.py
+    checks/           test_X.py, which gives each test its points; targets like "X:function"
+    hidden/           targets
+    verify/           X.diff, X__name.py
 
 A place that names a module which is not there would be found by a student otherwise.
 """
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
+from autograder.course.assignment import CHECKS, SUITE_POINTS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.suite import collected
 from autograder.grade.suite.collected import CollectedTest
@@ -43,13 +43,13 @@ def check(plan: Assignment, course: Course) -> None:
 
 
 def faults(plan: Assignment, course: Course) -> list[str]:
-    """A sentence for each place that doesn't fit; none where there is no hidden suite to compare.
+    """A sentence for each place that doesn't fit; none where there are no tests to compare.
 
     Raises:
         AssignmentError: a file of tests can't be read.
     """
     solution = course.solution(plan.name)
-    if not course.hidden(plan.name).is_dir():
+    if not (solution / CHECKS).is_dir():
         return []
     sentences = [
         f"{where} is about {module!r}, and {plan.name} has no such module."
@@ -68,7 +68,7 @@ def faults(plan: Assignment, course: Course) -> list[str]:
 def _strangers(plan: Assignment, solution: Path) -> Iterator[tuple[str, str]]:
     """Places that name a module by a file's name, a directive or a target, and the module."""
     names = {module.name for module in plan.modules}
-    suites = [*solution.glob("hidden/test_*"), *solution.glob("checks/test_*")]
+    suites = solution.glob(f"{CHECKS}/test_*")
     about = {path: path.stem.removeprefix("test_") for path in suites}
     for pattern in ("verify/*.py", "verify/*.diff"):
         about |= {path: path.stem.partition("__")[0] for path in solution.glob(pattern)}
@@ -82,21 +82,10 @@ def _strangers(plan: Assignment, solution: Path) -> Iterator[tuple[str, str]]:
         if match and match[1] in ("module", "check") and word not in names:
             yield f"notebook.py:{number}: {line.strip()}", word
     files = {path.stem for path in solution.glob("*.py")}
-    for path in _texts(plan, solution):
+    for path in sorted((*solution.glob("checks/*.py"), *solution.glob("hidden/*.py"))):
         for number, module in targets(path.read_text(encoding="utf-8")):
             if module not in files:
                 yield f"{path.relative_to(solution).as_posix()}:{number}", module
-
-
-def _texts(plan: Assignment, solution: Path) -> list[Path]:
-    """The files that call functions of modules by name; what other supplied files hold is idle
-    without a test that calls it.
-    """
-    names = [name for name in plan.supplied if name == "examples.py"]
-    names += [plan.public_tests] if plan.public_tests else []
-    paths = (solution / name for name in names)
-    hidden = sorted((solution / "hidden").rglob("*.py"))
-    return [*(path for path in paths if path.is_file()), *hidden]
 
 
 def targets(text: str) -> Iterator[tuple[int, str]]:
@@ -129,18 +118,15 @@ def _unpacked(node: ast.Assign) -> list[ast.expr]:
 
 def _wrong_sums(plan: Assignment, tests: tuple[CollectedTest, ...]) -> Iterator[str]:
     for module in plan.modules:
-        for kind, is_hidden in (("hidden", True), ("public", False)):
-            mine = [
-                test for test in tests if test.module == module.name and test.is_hidden == is_hidden
-            ]
-            total = round(sum(test.points for test in mine), 6)
-            if total == SUITE_POINTS or not (mine or is_hidden):
-                continue
-            worth = ", ".join(f"{test.name} {test.points:g}" for test in mine[:_SHOWN])
-            more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
-            yield (
-                f"{module.name}: its {kind} tests are worth {total:g} points, not "
-                f"{SUITE_POINTS:g} ({worth or 'there are none'}{more}). Give the points of a test "
-                "that you removed to others; a test that is too strict stays, and [waived] in "
-                "course.toml gives its points to all."
-            )
+        mine = [test for test in tests if test.module == module.name]
+        total = round(sum(test.points for test in mine), 6)
+        if total == SUITE_POINTS:
+            continue
+        worth = ", ".join(f"{test.name} {test.points:g}" for test in mine[:_SHOWN])
+        more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+        yield (
+            f"{module.name}: its tests are worth {total:g} points, not "
+            f"{SUITE_POINTS:g} ({worth or 'there are none'}{more}). Give the points of a test "
+            "that you removed to others; a test that is too strict stays, and [waived] in "
+            "course.toml gives its points to all."
+        )

@@ -155,11 +155,6 @@ class Case:
         """The module that it is of."""
         return self.target.partition(":")[0]
 
-    @property
-    def world_size(self) -> int:
-        """p, as checks of runs call it."""
-        return self.p
-
     @functools.cached_property
     def factors(self) -> Factors | None:
         """Those of its passes, where they are announced; they number a rank's passes."""
@@ -223,24 +218,6 @@ class Case:
             if item.name not in base
             and (item.name in ("n", "dtype") or not _usual(item, getattr(self, item.name)))
         ]
-
-    # What checks of runs ask of the older kind of case
-
-    @property
-    def reproduce(self) -> str:
-        return ""
-
-    def seen_in(self: Self, result: Any) -> Self:
-        return self
-
-    def asking(self: Self, *checks: str) -> Self:
-        return self
-
-    def among(self: Self, members: Sequence[int], num_ranks: int) -> Self:
-        return self
-
-    def on(self: Self, machine: Machine, *options: str, named: bool = False) -> Self:
-        return self
 
 
 @dataclass(frozen=True)
@@ -498,7 +475,7 @@ def _scale(right: Array, case: Case, tolerance: float | None) -> Array | None:
     finite = np.abs(right[np.isfinite(right)]) if right.size else np.zeros(0)
     largest = float(np.max(finite, initial=0.0))
     allowed = tolerance * (1 + largest if tolerance else 0.0)
-    return np.full(right.shape, allowed / (2 * (case.world_size + 1) * float(eps)))
+    return np.full(right.shape, allowed / (2 * (case.p + 1) * float(eps)))
 
 
 def alike(value: Any, right: Any) -> bool:

@@ -4,14 +4,11 @@
 ``(comm, vector(11, "float64", r, seed=0))``. Parameters are filled by their names::
 
     x                 vector(n, dtype, rank, seed)
-    first, second     that, and the one of the next seed: of a function that calls twice in a row
     shard             this rank's part of the vector of rank 0, cut as numpy.array_split cuts
     n, dtype, seed    the vector's, as given after the --
-    --drawn SEED      vectors as the tests draw them, with fractions, instead of whole numbers
     any other name    --name VALUE after the --, else the parameter's default
 
-An assignment whose functions want other things brings an ``examples.py``
-(``ringside.checking.examples``).
+An assignment's functions get what its cases say (``ringside.checking.cases``).
 """
 
 from __future__ import annotations
@@ -19,19 +16,16 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ringside.arrays import Array
-from ringside.checking import case_files, examples
-from ringside.checking.assertions import Case as OfVectors
-from ringside.checking.assertions import cut, differs, magnitude, total
+from ringside.checking import case_files
+from ringside.checking.assertions import cut, total
 from ringside.checking.cases import Case
 from ringside.errors import CodecError, NotPythonError, TargetError
 from ringside.network import codec
@@ -67,10 +61,8 @@ class Options:
     dtype: str = "float64"
     seed: int = 0
     others: Mapping[str, Any] = field(default_factory=dict)
-    drawn: tuple[int, ...] = ()  # seeds of vectors as a test draws them
 
 
-_VECTORS = {"x": 0, "first": 0, "second": 1}  # what is added to the seed
 _TRIED: dict[str, tuple[Any, Any]] = {"n": (2, 3), "dtype": ("float64", "float32")}
 _OWN = ("n", "dtype", "seed")  # options that have a value whether or not they are given
 
@@ -85,32 +77,18 @@ def parse_options(words: Sequence[str]) -> Options:
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--dtype", choices=DTYPES, default="float64")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--drawn", type=seeds, default=())
     try:
         options, rest = parser.parse_known_args(list(words))
     except argparse.ArgumentError as error:
         raise TargetError(f"after `--`: {error}") from None
     if options.n < 0:
         raise TargetError(f"after `--`: --n ({options.n}) must be at least 0.")
-    return Options(options.n, options.dtype, options.seed, _pairs(rest), options.drawn)
+    return Options(options.n, options.dtype, options.seed, _pairs(rest))
 
 
-def seeds(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(","))
-
-
-def vectors(world_size: int, options: Options, which: int = 0) -> list[Array]:
-    """All ranks' vectors: drawn as a test draws them, or of whole numbers.
-
-    Args:
-        which: the number of the vector, where a function takes several.
-    """
-    if options.drawn:
-        case = OfVectors("", world_size, options.n, options.dtype)
-        return case.vectors_of(options.drawn[min(which, len(options.drawn) - 1)])
-    return [
-        vector(options.n, options.dtype, rank, options.seed + which) for rank in range(world_size)
-    ]
+def vectors(world_size: int, options: Options) -> list[Array]:
+    """All ranks' vectors."""
+    return [vector(options.n, options.dtype, rank, options.seed) for rank in range(world_size)]
 
 
 def _pairs(words: Sequence[str]) -> dict[str, Any]:
@@ -156,9 +134,6 @@ def _arguments(
 ) -> tuple[Any, ...]:
     if case is not None:
         return tuple(case.inputs(rank))
-    values = _own_arguments(path, function, world_size, rank, options)
-    if values is not None:
-        return values
     names = _given(path, function, options)
     return tuple(_value(name, path, function, world_size, rank, options) for name in names)
 
@@ -185,39 +160,6 @@ def case_of(path: Path, function: str, world_size: int, options: Options) -> Cas
     return case_files.case(kind, world_size, options.others, **usual)
 
 
-def _own_arguments(
-    path: Path, function: str, world_size: int, rank: int, options: Options
-) -> tuple[Any, ...] | None:
-    """What the assignment's ``examples.py`` gives to a function of the file."""
-    _definition(path, function)  # the file has it
-    module = examples.beside(path)
-    if module is not None:
-        _refuse_what_only_ranks_can_make(module, path, function)
-    names = parameters(path, function)  # it takes comm
-    if module is None:
-        return None
-    try:
-        values = module.arguments(function, world_size, rank, options)
-    except Exception as error:
-        raise TargetError(f"{examples.NAME}: {type(error).__name__}: {error}") from error
-    if values is None:
-        return None
-    unknown = sorted(set(options.others) - set(module.OPTIONS))
-    if unknown:
-        raise TargetError(
-            f"{function} has no option {unknown[0]!r}; its options are: "
-            f"{', '.join(sorted(module.OPTIONS))}."
-        )
-    most = math.inf if _takes_more(path, function) else len(names)
-    if not sum(not default for _, default in names) <= len(values) <= most:
-        raise TargetError(
-            f"{path.name}: {_shown(path, function)} can't take the {len(values)} values that "
-            f"{examples.NAME} gives it after its first parameter: leave the parameters of the "
-            "assignment's functions as they are."
-        )
-    return tuple(values)
-
-
 def _case_with_arguments(
     path: Path, function: str, world_size: int, options: Options
 ) -> Case | None:
@@ -230,16 +172,6 @@ def _case_with_arguments(
             "`ringside run` can do that, a job can't."
         )
     return case
-
-
-def _refuse_what_only_ranks_can_make(module: ModuleType, path: Path, function: str) -> None:
-    """Name the supplied function that makes a function's arguments, where there is one."""
-    other = examples.instead(module, f"{path.name}:{function}")
-    if other:
-        raise TargetError(
-            f"{path.name}: {_shown(path, function)} takes objects that can't be given from here. "
-            f"`ringside run {other}` makes them on each rank and calls it."
-        )
 
 
 def _given(path: Path, function: str, options: Options) -> list[str]:
@@ -263,10 +195,8 @@ def _value(
 ) -> Any:
     if name in options.others:
         return options.others[name]
-    if name in _VECTORS and not options.drawn:
-        return vector(options.n, options.dtype, rank, options.seed + _VECTORS[name])
-    if name in _VECTORS:
-        return vectors(world_size, options, _VECTORS[name])[rank]
+    if name == "x":
+        return vector(options.n, options.dtype, rank, options.seed)
     if name == "shard":
         whole = vectors(world_size, options)[0]
         return np.array_split(whole, world_size)[rank].copy()
@@ -316,12 +246,6 @@ def _parameters(definition: ast.FunctionDef) -> list[tuple[str, ast.expr | None]
 def _shown(path: Path, function: str) -> str:
     """A function with its parameters' names, as ``all_reduce(comm, x)``."""
     return f"{function}({', '.join(name for name, _ in _signature(path, function) or ())})"
-
-
-def _takes_more(path: Path, function: str) -> bool:
-    """Whether a function takes as many arguments as it is given: ``def f(comm, *rest)``."""
-    definition = _definition(path, function)
-    return definition is not None and definition.args.vararg is not None
 
 
 def takes_group(path: Path, function: str) -> bool:
@@ -393,20 +317,8 @@ def _binds(part: ast.AST, name: str) -> bool:
     return isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
 
 
-def expected(
-    function: str, world_size: int, rank: int, options: Options, path: Path | None = None
-) -> Any:
-    """Return what rank ``rank`` should get from a collective of this name; None for other names.
-
-    ``path`` is the function's file: an ``examples.py`` beside it is asked first.
-    """
-    case = case_of(path, function, world_size, options) if path is not None else None
-    if case is not None:
-        return case.right()[rank]
-    module = examples.beside(path) if path is not None else None
-    answer = module.expected(function, world_size, rank, options) if module is not None else None
-    if answer is not None:
-        return answer
+def expected(function: str, world_size: int, rank: int, options: Options) -> Any:
+    """What a rank should get from a collective of this name; None for other names."""
     if function not in SUMS and function not in ("all_gather", "reduce_scatter"):
         return None
     rank_inputs = vectors(world_size, options)
@@ -414,12 +326,15 @@ def expected(
     return np.array_split(whole, world_size)[rank] if function == "reduce_scatter" else whole
 
 
-def scale(function: str, world_size: int, rank: int, options: Options) -> Array | None:
-    """What rounding errors of such a collective's result grow with; None: nothing is rounded."""
-    if function not in SUMS and function != "reduce_scatter":
-        return None
-    whole = magnitude(vectors(world_size, options))
-    return np.array_split(whole, world_size)[rank] if function == "reduce_scatter" else whole
+def is_right(
+    value: Any, function: str, world_size: int, rank: int, options: Options, path: Path
+) -> bool | None:
+    """Whether a rank's result is what the function's case says, or its name; None: nobody does."""
+    case = case_of(path, function, world_size, options)
+    if case is not None:
+        return _close(value, case.right()[rank])
+    truth = expected(function, world_size, rank, options)
+    return None if truth is None else matches(value, truth)
 
 
 def parts(function: str, world_size: int, rank: int, options: Options) -> list[Array]:
@@ -430,19 +345,6 @@ def parts(function: str, world_size: int, rank: int, options: Options) -> list[A
     if function != "reduce_scatter":
         return rank_inputs
     return [np.array_split(array, world_size)[rank] for array in rank_inputs]
-
-
-def is_right(
-    value: Any, function: str, world_size: int, rank: int, options: Options, path: Path | None
-) -> bool | None:
-    """Whether a rank's result is what ``expected`` gives; None where nothing is known."""
-    truth = expected(function, world_size, rank, options, path)
-    if truth is None:
-        return None
-    if not options.drawn or not isinstance(truth, np.ndarray):
-        return matches(value, truth)
-    of_rounding = scale(function, world_size, rank, options)
-    return _same_kind(value, truth) and not differs(value, truth, of_rounding, world_size).any()
 
 
 def matches(value: Any, wanted: Any) -> bool:

@@ -9,7 +9,7 @@ from ringside.checking.assertions import one_line
 from ringside.trace import Kind, Op
 
 if TYPE_CHECKING:
-    from ringside.checking.assertions import SomeCase
+    from ringside.checking.cases import Case
     from ringside.session.session import Result
 
 
@@ -29,7 +29,7 @@ def announced(ops: Sequence[Op]) -> list[tuple[int, str, int]]:
     return passes
 
 
-def assert_declared_at_once(result: Result, case: SomeCase, phases_like: str = "") -> None:
+def assert_declared_at_once(result: Result, case: Case, phases_like: str = "") -> None:
     """In a test of order, work of announced passes was declared where each was announced.
 
     So virtual time passes where the network saw the pass begin, and not where a rank says so. A
@@ -44,7 +44,7 @@ def assert_declared_at_once(result: Result, case: SomeCase, phases_like: str = "
         phases = {phase for _, phase, _ in begun}
         for index, phase, number in begun:
             if index + 1 >= len(ops) or _declared(ops[index + 1]) != phase:
-                raise case.seen_in(result).fail(
+                raise case.fail(
                     f"rank {rank} announced the pass {one_line(phase, 60)!r} (number {number}) and "
                     "did not declare its work there: call the supplied layer, which does both."
                 )
@@ -52,7 +52,7 @@ def assert_declared_at_once(result: Result, case: SomeCase, phases_like: str = "
             phase = _declared(op)
             before = ops[index - 1] if index else op
             if phase in phases and (before.kind != Kind.PASS or before.detail[0] != phase):
-                raise case.seen_in(result).fail(
+                raise case.fail(
                     f"rank {rank} declared the work of {one_line(phase, 60)!r} elsewhere than "
                     "where it announced the pass: call the supplied layer, which does both."
                 )

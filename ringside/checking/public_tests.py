@@ -25,7 +25,6 @@ from ringside.files import write_atomically
 from ringside.torch_there import need_torch
 from ringside.units import format_count
 
-TESTS = "test_public.py"
 TIMELINES = ".ringside"
 CALL_TIMEOUT_S = 20.0  # of one call on all ranks, on the wall; a grader counts CPU time instead
 _NO_TESTS = 5  # pytest's exit status where nothing was collected
@@ -101,7 +100,7 @@ def run(
     """Run the public tests of a folder in a fresh process; a terminal shows how far they are.
 
     Args:
-        folder: holds ``checks/`` (or ``test_public.py``) and the modules.
+        folder: holds ``checks/`` and the modules.
         modules: names such as ``ring`` or ``ring.py``; empty: all that are there.
         test: only the test of this name, with or without its ``test_``.
         case: only this one, of the tests that take it; as a failure's line names it.
@@ -148,19 +147,17 @@ def run(
 
 
 def find(folder: Path) -> Path:
-    """The folder's public tests: a file, or a folder of files.
+    """The folder of an assignment's tests.
 
     Raises:
         CheckError: there are none.
     """
-    if any((folder / CHECKS).glob("test_*.py")):
-        return folder / CHECKS
-    if not (folder / TESTS).is_file():
+    if not any((folder / CHECKS).glob("test_*.py")):
         raise CheckError(
             f"there is no {CHECKS}/ with tests in {folder.resolve()}: go to the assignment's "
             "folder."
         )
-    return folder / TESTS
+    return folder / CHECKS
 
 
 def _no_case(case: str) -> str:
@@ -169,8 +166,7 @@ def _no_case(case: str) -> str:
 
 def files(folder: Path, modules: Sequence[str] = ()) -> list[str]:
     """The files of public tests in a folder, of some modules or all, as seen from there."""
-    if (tests := find(folder)).is_file():
-        return [tests.name]
+    tests = find(folder)
     names = [f"test_{name}.py" for name in modules] or sorted(
         path.name for path in tests.glob("test_*.py")
     )

@@ -1,12 +1,12 @@
 """The pytest fixtures of the public tests: ``ranks``, ``rng`` and ``mpiexec``.
 
-    @pytest.mark.points(20, kind="values", module="ring")
+    @points(20, "values", "ring")
     def test_four_ranks_get_the_sum(ranks, rng):
-        case = Case("ring:all_reduce", world_size=4, n=11)
+        result = ranks.call("ring:all_reduce", 4, [(rng.standard_normal(11),) for _ in range(4)])
         ...
-        result = ranks.call(case.target, 4, case.arguments(vectors))
 
-``ring`` is ``ring.py`` beside the test. With ``--ringside-record FILE`` (``ringside check``
+``ring`` is ``ring.py`` above the folder of the tests, or beside the test. Most tests take cases in
+the place of that (``ringside.checking.suite``). With ``--ringside-record FILE`` (``ringside check``
 gives it) the tests' points, counts and first timelines are written to a JSON file. A call has the
 time that the grader gives it; when one doesn't end, the module's other tests are not run.
 """
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.checking.assertions import Case, Verdict, noted
-from ringside.checking.cases import CHECKS
+from ringside.checking.assertions import Verdict, noted
+from ringside.checking.cases import CHECKS, Case
 from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, run_again
 from ringside.checking.public_tests import CALL_TIMEOUT_S
@@ -375,9 +375,7 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         detail = noted(error.detail, results) if test.kind == "values" else error.detail
         test.message = "\n".join(filter(None, [error.sentence, detail]))
         test.reproduce = error.reproduce
-        if test_of(item) is None and not _holds_the_check(
-            error
-        ):  # its own line may show something else
+        if test_of(item) is None:
             test.reproduce = f"ringside check {test.module} --test {_named(test.name)}"
     elif isinstance(error, subprocess.TimeoutExpired):
         test.message = f"the real ranks did not end within {error.timeout:g} s."
@@ -394,12 +392,6 @@ def _decided(item: pytest.Item, ranks: Ranks, module: str, verdict: Verdict) -> 
             run_again(item, random_of(item.name))
 
     return item.config.stash[_RECORD].fresh_ranks[module].decide(verdict, again)
-
-
-def _holds_the_check(error: Verdict) -> bool:
-    """Whether a verdict's line makes its check: one of `run --check`, or a sum of drawn vectors."""
-    of_vectors = type(error.case) is Case and "--drawn " in error.reproduce
-    return of_vectors or "--check " in error.reproduce
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ringside.checking import examples, inputs
-from ringside.checking.assertions import Case, differs, notes, one_line, open_request, resemblance
+from ringside.arrays import Array
+from ringside.checking import inputs
+from ringside.checking.assertions import differs, notes, one_line, open_request, resemblance
 from ringside.checking.inputs import short
 from ringside.checking.ring_bytes import sent_as_ring
-from ringside.session.session import Result, Target
+from ringside.session.session import Result
 from ringside.units import format_bytes, format_count, format_time
 
 
@@ -19,37 +21,19 @@ def verdict(
     result: Result,
     function: str | None,
     options: inputs.Options | None,
-    path: Path | None = None,
+    path: Path,
 ) -> str:
     """Return "right", "wrong" or "not compared" with the serial computation."""
     if function is None or options is None or result.error is not None:
         return "not compared"
     nothing = all(value is None for value in result.values)
-    if nothing and path is not None and inputs.takes_group(path, function):
+    if nothing and inputs.takes_group(path, function):
         return "not compared"  # it overwrites its tensor
     for rank, value in enumerate(result.values):
         right = inputs.is_right(value, function, len(result.values), rank, options, path)
-        if right is None:
-            return "not compared"
         if not right:
-            return "wrong"
+            return "not compared" if right is None else "wrong"
     return "right"
-
-
-def case(target: Target, world_size: int, options: inputs.Options) -> Case:
-    """What a sentence about the run begins with; ``--target`` says what a caller calls."""
-    label, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
-    for name in getattr(examples.beside(target.folder / target.file), "UNSAID", ()):
-        others.pop(name, None)
-    if "target" in others and target.function:
-        label = str(others.pop("target"))
-        for name, _ in inputs.parameters(target.folder / target.file, target.function):
-            others.pop(name, None)
-    option_texts = {
-        name: ",".join(map(str, value)) if isinstance(value, tuple) else value
-        for name, value in others.items()
-    }
-    return Case(label, world_size, options.n, options.dtype, option_texts)
 
 
 def nothing_happened(result: Result) -> bool:
@@ -109,7 +93,7 @@ def text(
     if result.unreceived:
         lines.append(f"sent and never received: {result.unreceived[0]}")
     if values != "not compared":
-        lines.append(f"values: {values}" + _first_wrong(result, target, options, values, path))
+        lines.append(f"values: {values}" + _first_wrong(result, target, options, values))
     elif result.error is None and options is not None:
         lines += [
             f"rank {rank} returned {short(value)}" for rank, value in enumerate(result.values[:8])
@@ -176,35 +160,25 @@ def _as_ring(result: Result) -> str:
     return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)} in all)"
 
 
-def _first_wrong(
-    result: Result,
-    target: str,
-    options: inputs.Options | None,
-    values: str,
-    path: Path | None,
-) -> str:
-    if values == "wrong" and options is None:
-        return ""
-    if values != "wrong" or options is None:
+def _first_wrong(result: Result, target: str, options: inputs.Options | None, values: str) -> str:
+    if values != "wrong":
         return ", equal to the serial computation on every rank"
-    function = target.rpartition(":")[2]
+    if options is None:  # a case's own sentence follows
+        return ""
+    function, p = target.rpartition(":")[2], len(result.values)
     for rank, value in enumerate(result.values):
-        world_size = len(result.values)
-        if inputs.is_right(value, function, world_size, rank, options, path) is False:
-            truth = inputs.expected(function, world_size, rank, options, path)
+        truth = inputs.expected(function, p, rank, options)
+        if not inputs.matches(value, truth):
             sentence = f". Rank {rank} returned {short(value)}; it must be {short(truth)}."
-            return sentence + _resemblance(value, truth, function, world_size, rank, options)
+            return sentence + _resemblance(value, truth, inputs.parts(function, p, rank, options))
     return ""
 
 
-def _resemblance(
-    value: Any, wanted: Any, function: str, world_size: int, rank: int, options: inputs.Options
-) -> str:
+def _resemblance(value: Any, wanted: Array, parts: Sequence[Array]) -> str:
     """What a wrong array is instead of the right one, such as a rank's own part of a sum."""
-    arrays = isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray)
-    if not arrays or (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
+    if not isinstance(value, np.ndarray):
         return ""
-    of_rounding = inputs.scale(function, world_size, rank, options)
-    wrong = differs(value, wanted, of_rounding, world_size)
-    parts = inputs.parts(function, world_size, rank, options)
-    return resemblance(value, wanted, wrong, world_size, parts, of_rounding)
+    if (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
+        return ""
+    wrong = differs(value, wanted, None, len(parts))
+    return resemblance(value, wanted, wrong, len(parts), parts)

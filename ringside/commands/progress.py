@@ -31,13 +31,13 @@ def add_parser(commands: Any) -> None:
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.checking.cases import CHECKS
-    from ringside.checking.public_tests import TESTS, CheckError
+    from ringside.checking.public_tests import CheckError
     from ringside.course.predictions import progress
 
     here = asked.folder.resolve()
     root = next((base for base in (here, *here.parents) if (base / "assignments").is_dir()), None)
     base, inside = (root, "assignments/*/") if root else (here, "")
-    paths = sorted(path for name in (TESTS, CHECKS) for path in base.glob(f"{inside}{name}"))
+    paths = sorted(base.glob(f"{inside}{CHECKS}"))
     if not paths:
         raise CheckError(f"{here} lies in no course's tree: go to its folder, or name it.")
     rows = [_row(path.parent) for path in paths]

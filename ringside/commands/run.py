@@ -48,13 +48,6 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--seed", type=int, help="permute latencies and wildcard choices")
     parser.add_argument(
-        "--check",
-        action="append",
-        default=[],
-        metavar="CHECK",
-        help="look at what a test looks at: own, inputs, bytes=3:192, time=..., part, ...",
-    )
-    parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
     parser.add_argument(
@@ -80,7 +73,7 @@ def _members(text: str) -> tuple[int, ...]:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.checking import case_files, inputs, rerun, run_report
+    from ringside.checking import case_files, inputs, run_report
     from ringside.checking.assertions import Verdict
     from ringside.checking.suite import arguments, called_by
     from ringside.session.session import Session, Target
@@ -111,32 +104,21 @@ def run(asked: argparse.Namespace) -> int:
     # A line that says how long one waits would be written over pdb's.
     progress = waiting(what) if asked.debug is None else contextlib.nullcontext()
     with progress, Session(folder, machine=machine, debug_rank=asked.debug) as session:
-        again = rerun.made(
-            session,
+        result = session.call(
             name if case is None else called_by(case),
+            asked.ranks,
             args,
-            machine=session.machine,
             members=asked.members,
-            world_size=asked.ranks,
             seed=asked.seed,
             timeout_s=asked.timeout if asked.debug is None else None,
+            factors=None if case is None else case.factors,
         )
-        wrong = None
-        if options is None and asked.check:
-            raise TargetError("--check looks at the run of a function: name FILE:FUNCTION.")
-        if options is None:
-            result = again()
-        elif case is not None:
-            result = again(factors=case.factors)
-            try:
-                case.check(result)
-            except Verdict as verdict:
-                wrong = verdict
-        else:
-            of_vectors = run_report.case(target, size, options)
-            result, wrong = rerun.judge(
-                again, of_vectors, asked.check, path, str(target.function), options
-            )
+    wrong = None
+    if case is not None:
+        try:
+            case.check(result)
+        except Verdict as verdict:
+            wrong = verdict
     with waiting("timing the run on the machine"):
         if case is not None:
             values = "wrong" if wrong is not None else "right"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from autograder.author.verify import redteam_apart, report_table, reproduce, verify
@@ -60,7 +60,9 @@ def _suites(part: Part, jobs: int, deadline_s: float, note: Note) -> Seen:
     typed = reproduce.type_all(plan, jobs=jobs, progress=lambda t: note(f"the line of {t.name}"))
     for module, rows in line_rows(typed).items():
         seen.rows[module] |= rows
-    seen.faults += broken_lines(typed, reproduce.exceptions_of(Course.here().solution(plan.name)))
+    seen.faults += [
+        f"{t.name}: its line shows something else: {t.line}" for t in typed if not t.shows
+    ]
     seen.text += "\n" + reproduce.table(typed)
     return seen
 
@@ -81,32 +83,15 @@ def _result(finding: Finding) -> str | float:
 
 
 def line_rows(typed: Sequence[reproduce.Typed]) -> Rows:
-    """How many lines of a module show their failure, and each one that doesn't."""
+    """How many lines of a module's wrong submissions show their failure, and each that doesn't."""
     rows: Rows = {}
-    tally = Counter((t.module, t.suite) for t in typed if t.shows)
+    tally = Counter(t.module for t in typed if t.shows)
     for line in typed:
         of = rows.setdefault(line.module, {})
-        of[f"lines of {line.suite} tests"] = f"{tally[line.module, line.suite]} shown"
+        of["lines"] = f"{tally[line.module]} shown"
         if not line.shows:
-            of[f"line of {line.suite} {line.test}"] = line.outcome
+            of[f"line of {line.wrong}"] = line.outcome
     return rows
-
-
-def broken_lines(typed: Sequence[reproduce.Typed], exceptions: Mapping[str, str]) -> list[str]:
-    """A fault for each line that can't be run, or is its test itself and shows something else.
-
-    Another one that shows less is a row of the record.
-    """
-
-    def what(line: reproduce.Typed) -> str:
-        return "shows something else" if line.exact else "can't be run"
-
-    return [
-        f"{line.name}: its line {what(line)}: {line.line}"
-        for line in typed
-        if (not line.shows if line.exact else line.outcome == "broken")
-        and line.name not in exceptions
-    ]
 
 
 def _attacks(part: Part, jobs: int, deadline_s: float, note: Note) -> Seen:

@@ -23,7 +23,8 @@ from autograder.grade.suite.reality import (
 )
 from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
-from ringside.checking import Case, Verdict, buffered, one_line, rendezvous
+from ringside.checking import Verdict, buffered, one_line, rendezvous
+from ringside.checking.cases import Case
 from ringside.checking.real_calls import RealRun, rehearsed
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Share, Test, drawn

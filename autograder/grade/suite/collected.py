@@ -1,4 +1,4 @@
-"""The tests of an assignment with their points, public and hidden, as pytest collects them.
+"""The tests of an assignment with their points, as pytest collects them.
 
     python -m autograder.grade.suite.collected solutions/a03_allreduce   one line of JSON, the last
 
@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,36 +30,32 @@ _INI = Path(__file__).with_name("pytest.ini")
 class CollectedTest:
     """One test, with what its mark says (``ringside.checking.points``)."""
 
-    file: str  # hidden/test_ring.py, checks/test_ring.py, or test_public.py
+    file: str  # checks/test_ring.py
     name: str
     module: str  # empty: it has no mark
     kind: str
     points: float
 
-    @property
-    def is_hidden(self) -> bool:
-        return self.file.startswith(("hidden/", f"{CHECKS}/"))
-
 
 def of_assignment(plan: Assignment, course: Course) -> tuple[CollectedTest, ...]:
-    """All tests of an assignment; none where it has no hidden suite.
+    """All tests of an assignment; none where it has no checks.
 
     Raises:
         AssignmentError: a file of tests can't be read.
     """
     folder = course.solution(plan.name)
-    if not course.hidden(plan.name).is_dir():
+    if not (folder / CHECKS).is_dir():
         return ()
     stamps = [(p, p.stat()) for p in sorted(folder.rglob("*.py")) if "__pycache__" not in p.parts]
     state = tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stamps)
-    return _collected(folder, course.kit, plan.public_tests or "", state)
+    return _collected(folder, course.kit, state)
 
 
 @functools.lru_cache(maxsize=32)
 def _collected(
-    folder: Path, kit: Path, public: str, _state: tuple[tuple[str, int, int], ...]
+    folder: Path, kit: Path, _state: tuple[tuple[str, int, int], ...]
 ) -> tuple[CollectedTest, ...]:
-    arguments = [sys.executable, "-m", "autograder.grade.suite.collected", str(folder), public]
+    arguments = [sys.executable, "-m", "autograder.grade.suite.collected", str(folder)]
     paths = (str(kit), str(_KIT), os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -92,18 +87,15 @@ class _Collector:
             self.tests.append(CollectedTest(file, item.name, module, kind, number))
 
 
-def main(folder: str, public: str = "") -> int:
+def main(folder: str) -> int:
     """Print the tests as JSON, in the last line."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the students' plugin isn't asked
     solution = Path(folder).resolve()
-    sys.path.insert(0, str(solution))  # public tests import what lies beside them
+    sys.path.insert(0, str(solution))  # tests import `checks` and `given`
     collector = _Collector(solution)
-    suites = [*(solution / "hidden").glob("test_*.py"), *(solution / CHECKS).glob("test_*.py")]
-    arguments: Iterable[str] = map(str, sorted(suites))
-    arguments = ["--collect-only", "-q", "-c", str(_INI), *arguments]
-    if public and (solution / public).is_file():
-        arguments.append(str(solution / public))
-    if status := pytest.main(arguments, plugins=[collector]):
+    suites = map(str, sorted((solution / CHECKS).glob("test_*.py")))
+    options = ["--collect-only", "-q", "-c", str(_INI)]
+    if status := pytest.main([*options, *suites], plugins=[collector]):
         return int(status)
     print(json.dumps([asdict(test) for test in collector.tests]))
     return 0

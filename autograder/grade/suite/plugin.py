@@ -34,7 +34,6 @@ from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from ringside.checking import Verdict, cut, noted
-from ringside.checking.cases import CHECKS
 from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
 from ringside.checking.suite import name_tests
@@ -147,9 +146,7 @@ def _own_hashes(job: SuiteJob) -> bool:
 
 
 def _reference(suite: Path) -> Path:
-    """The folder of the solution, from a suite's file: ``solutions/NAME/hidden/test_MODULE.py``,
-    or ``solutions/NAME/checks/test_MODULE.py``.
-    """
+    """The folder of the solution, from a suite's file: ``solutions/NAME/checks/test_MODULE.py``."""
     return Course.here().solution(suite.parents[1].name)
 
 
@@ -198,8 +195,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def read_hidden_cases(suite: Path) -> None:
     """Give the tests of a file in ``checks/`` their hidden cases."""
     unit = suite.parents[1]
-    if suite.parent.name == CHECKS:
-        sys.path.append(str(unit))  # tests and cases import `checks` and `given`
+    sys.path.append(str(unit))  # tests and cases import `checks` and `given`
+    if (unit / "hidden" / "cases.py").is_file():
         importlib.import_module("hidden.cases")
 
 

@@ -224,10 +224,12 @@ def measure(target: Target, asked: argparse.Namespace, ranks: RealRanks) -> list
         arguments = inputs.arguments_of_rank(
             path, target.function, ranks.world_size, ranks.rank, options
         )
-        truth = inputs.expected(target.function, ranks.world_size, ranks.rank, options, path)
         given = ranks.given(arguments)
         value = ranks.value(call_with(given)(), given)
-        verdicts = ranks.allgather("not compared" if truth is None else _verdict(value, truth))
+        is_right = inputs.is_right(
+            value, target.function, ranks.world_size, ranks.rank, options, path
+        )
+        verdicts = ranks.allgather(_VERDICTS[is_right])
         checksum = _checksum(ranks.allgather(_digest(value)))
         runs_s = [ranks.time_s(call_with(ranks.given(arguments))) for _ in range(asked.repetitions)]
         times_s = [max(of_ranks) for of_ranks in zip(*ranks.allgather(runs_s), strict=True)]
@@ -246,8 +248,7 @@ def measure(target: Target, asked: argparse.Namespace, ranks: RealRanks) -> list
     return measurements
 
 
-def _verdict(value: Any, wanted: Any) -> str:
-    return "right" if inputs.matches(value, wanted) else "wrong"
+_VERDICTS = {True: "right", False: "wrong", None: "not compared"}
 
 
 def _digest(value: Any) -> str:
