@@ -155,7 +155,7 @@ def test_vs_code_finds_its_settings_and_the_task_checks_the_folder_of_the_open_f
 
     assert set(read("extensions")["recommendations"]) == {"ms-python.python", "ms-toolsai.jupyter"}
     assert read("settings")["jupyter.notebookFileRoot"] == "${fileDirname}"
-    page = next((tree / "assignments").glob("*/test_public.py"))
+    page = next((tree / "assignments").glob("*/checks"))
     values = {
         "${command:python.interpreterPath}": sys.executable,
         "${fileDirname}": str(page.parent),

@@ -23,8 +23,6 @@ KIT = Path(__file__).resolve().parents[2]
 NAME = "a99_toy"
 PLAN = """
 title = "A toy"
-supplied = ["given.py"]
-public_tests = "test_public.py"
 due = 2030-01-01T12:00:00Z
 [[module]]
 name = "one"
@@ -119,11 +117,10 @@ def toy_kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The toy's solutions, built once."""
     kit = tmp_path_factory.mktemp("kit")
     folder = kit / "solutions" / NAME
-    folder.mkdir(parents=True)
+    (folder / "given").mkdir(parents=True)
     (folder / "assignment.toml").write_text(PLAN)
     (folder / "notebook.py").write_text(NOTEBOOK)
-    (folder / "given.py").write_text("GIVEN = 1\n")
-    (folder / "test_public.py").write_text("def test_nothing():\n    assert True\n")
+    (folder / "given" / "numbers.py").write_text("GIVEN = 1\n")
     for name in ("one", "two", "more"):
         (folder / f"{name}.py").write_text(MODULE.format(name=name))
     shutil.copy(KIT / "nbgrader_config.py", kit)

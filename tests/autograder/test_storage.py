@@ -126,7 +126,7 @@ def test_a_build_keeps_an_attempt_and_a_cell_that_it_did_not_write(
     assert (kept / "assignments" / NAME / "one.py").read_text() == "my attempt"
     assert (kept / "source" / NAME / notebook.name).read_text().endswith(" ")
     assert not (release / "one.py").exists() and not notebook.read_text().endswith(" ")
-    (fresh[1] / "given.py").write_text("GIVEN = 2\n")  # what it wrote, it replaces
+    (fresh[1] / "given/numbers.py").write_text("GIVEN = 2\n")  # what it wrote, it replaces
     assert cli.main(["build", NAME]) == 0
     assert "held what" not in capsys.readouterr().err
     assert sorted(path.name for path in kept.glob("*/*")) == [NAME, NAME]

@@ -133,7 +133,6 @@ def launch_command() -> Launch:
 
 TOY = """
 title = "A toy"
-public_tests = "test_public.py"
 [[module]]
 name = "one"
 title = "The first"

@@ -19,15 +19,20 @@ from tests.ringside.course.test_update import AFTER, BEFORE, A, lay, there, upda
 ROOT = Path(__file__).resolve().parents[2]
 RING = "def f(comm, x):\n    # a sum, by the library\n    return comm.allreduce(x)\n"
 TESTS = """
-import pytest
-from ringside.checking import Case, assert_sum
+from dataclasses import dataclass
+
+from ringside.checking.cases import Vectors
+from ringside.checking.suite import Suite
 
 
-@pytest.mark.points(100, kind="values", module="ring")
-def test_the_sum(ranks, rng):
-    case = Case("ring:f", 3, 5)
-    vectors = case.vectors(rng)
-    assert_sum(ranks.call(case.target, 3, case.arguments(vectors)), vectors, case)
+@dataclass(frozen=True)
+class Sum(Vectors):
+    target = "ring:f"
+
+
+@Suite("ring").test(100, "values", Sum(3))
+def test_the_sum(case, run):
+    pass
 """
 
 
@@ -36,7 +41,7 @@ def test_a_module_with_windows_line_ends_is_checked_and_handed_in(
     tmp_path: Path, mark: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "my course" / "a00_ring"
-    folder.mkdir(parents=True)
+    (folder / "checks").mkdir(parents=True)
     cell = {"cell_type": "code", "id": "ring", "metadata": {}, "outputs": [],
             "source": f"%%writefile ring.py\n{RING.rstrip()}"}  # fmt: skip
     book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
@@ -44,7 +49,7 @@ def test_a_module_with_windows_line_ends_is_checked_and_handed_in(
         json.dumps(book, indent=1).replace("\n", "\r\n").encode()
     )
     (folder / "ring.py").write_bytes(mark + RING.replace("\n", "\r\n").encode())
-    (folder / "test_public.py").write_bytes(TESTS.replace("\n", "\r\n").encode())
+    (folder / "checks" / "test_ring.py").write_bytes(TESTS.replace("\n", "\r\n").encode())
     assert notebook.differences(folder) == []
     assert cli.main(["check", "--folder", str(folder)]) == 0
     assert "ring: 100 of 100" in capfd.readouterr().out

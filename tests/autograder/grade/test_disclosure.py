@@ -13,7 +13,8 @@ from autograder.grade.suite.disclosure import UNTOLD, Disclosure
 from autograder.grade.suite.job import SuiteJob
 from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
-from ringside.checking import Case, Verdict, assert_ran
+from ringside.checking import Verdict, assert_ran
+from ringside.checking.cases import Case
 from ringside.errors import Frame, RankError
 from ringside.session.session import Session
 
@@ -78,7 +79,7 @@ def told(folder: Path) -> dict[str, tuple[str, str]]:
             args = [(np.full(3, float(HIDDEN)),)] * 2
             result = ranks.call(f"module:{function}", 2, args)
             with pytest.raises(Verdict) as caught:
-                assert_ran(result, Case(f"module:{function}", 2, 3))
+                assert_ran(result, Case(2))
             found[function] = caught.value.sentence, caught.value.detail
     return found
 

@@ -45,12 +45,12 @@ WRONG = "def count(comm, n):\n    return n + (n == 3)\n"
 
 
 def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list[TestResult]:
-    hidden, own = tmp_path / "hidden", tmp_path / "own"
-    hidden.mkdir()
+    suite, own = tmp_path / "checks" / "test_cost.py", tmp_path / "own"
+    suite.parent.mkdir()
     own.mkdir()
-    (hidden / "test_cost.py").write_text(SUITE)
+    suite.write_text(SUITE)
     (own / "cost.py").write_text(source)
-    monkeypatch.setattr("autograder.grade.grading.Course.hidden", lambda *_: hidden)
+    monkeypatch.setattr("autograder.grade.grading.suite_of", lambda *_: suite)
     plan = replace(assignments.load("a03_allreduce"), supplied=())
     record = run_suite(plan, "cost", own, secret="s", sandbox=False)
     assert record.error is None

@@ -88,9 +88,9 @@ def test_second(ranks):
 def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> ModuleResult:
     """The report on a right module, by a suite that raises this after its first call."""
     plan = replace(assignments.load("a03_allreduce"), supplied=())
-    hidden = folder(tmp_path, "hidden", "")
-    (hidden / "test_cost.py").write_text(SUITE.format(error=error))
-    monkeypatch.setattr("autograder.grade.grading.Course.hidden", lambda *_: hidden)
+    suite = folder(tmp_path, "checks", "") / "test_cost.py"
+    suite.write_text(SUITE.format(error=error))
+    monkeypatch.setattr("autograder.grade.grading.suite_of", lambda *_: suite)
     own = folder(tmp_path, "own", "")
     (own / "cost.py").write_text(DRIVER)
     return run_suite(plan, "cost", own, secret="s", sandbox=False)

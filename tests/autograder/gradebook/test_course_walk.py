@@ -30,7 +30,6 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
 
 NAME = "a77_walk"
 PLAN = """title = "A walk"
-public_tests = "test_public.py"
 [[module]]
 name = "double"
 title = "Twice the sum"
@@ -62,26 +61,35 @@ def double(comm, x):
 '''
 SUITE = '''"""double.py"""
 
-import pytest
+from dataclasses import dataclass
 
-from ringside.checking import Case, assert_values, buffered, total
+from ringside.checking.cases import Vectors
+from ringside.checking.suite import Suite, hidden
 
-
-def run(ranks, rng, n, factor=2):
-    case = Case("double:double", 2, n)
-    vectors = case.vectors(rng)
-    result = ranks.call(case.target, 2, case.arguments(vectors), machine=buffered())
-    assert_values(result, [factor * total(vectors)] * 2, case)
+suite = Suite("double")
 
 
-@pytest.mark.points(70, kind="values", module="double")
-def test_values(ranks, rng):
-    run(ranks, rng, 5)
+@dataclass(frozen=True)
+class Double(Vectors):
+    target = "double:double"
+    factor: int = 2
+
+    def summands(self, rank):
+        return self.factor * list(super().summands(rank))
 
 
-@pytest.mark.points(30, kind="values", module="double")
-def test_longer_vectors(ranks, rng):
-    run(ranks, rng, 70, FACTOR)
+@suite.test(70, "values", Double())
+def test_values(case, run):
+    pass
+
+
+@suite.test(30, "values", Double(n=20))
+def test_longer_vectors(case, run):
+    pass
+
+
+hidden(test_values, Double(n=5))
+hidden(test_longer_vectors, Double(n=70, factor=FACTOR))
 '''
 WRONG_SUITE, MENDED_SUITE = SUITE.replace("FACTOR", "3"), SUITE.replace("FACTOR", "2")
 RIGHT = MODULE.replace("    ### BEGIN SOLUTION\n", "").replace("    ### END SOLUTION\n", "")
@@ -132,8 +140,7 @@ class Walk:
             f"solutions/{NAME}/assignment.toml": PLAN,
             f"solutions/{NAME}/notebook.py": NOTEBOOK,
             f"solutions/{NAME}/double.py": MODULE,
-            f"solutions/{NAME}/test_public.py": "def test_nothing():\n    assert True\n",
-            f"solutions/{NAME}/hidden/test_double.py": WRONG_SUITE,
+            f"solutions/{NAME}/checks/test_double.py": WRONG_SUITE,
         }.items():
             (self.kit / path).parent.mkdir(parents=True, exist_ok=True)
             (self.kit / path).write_text(text)
@@ -219,7 +226,7 @@ def test_an_instructor_walks_from_a_new_course_to_grades_on_the_platform(walk: W
     walk.type(f"nbgrader release_assignment {NAME}")
     walk.type(f"nbgrader fetch_assignment {NAME}", where=walk.home)
     folder = walk.home / NAME
-    assert sorted(path.name for path in folder.iterdir()) == [f"{NAME}.ipynb", "test_public.py"]
+    assert sorted(path.name for path in folder.iterdir()) == [f"{NAME}.ipynb", "checks"]
     write_cells(folder / f"{NAME}.ipynb", double=f"%%module double.py\n{RIGHT}", words="It adds.")
     (folder / "double.py").write_text(RIGHT)
     assert "Submitted to the course's exchange" in walk.type("ringside handin", where=folder)
@@ -266,7 +273,7 @@ def test_an_instructor_walks_from_a_new_course_to_grades_on_the_platform(walk: W
     assert "(1 replaced)" in walk.type(f"autograder collect {NAME}", again)
     walk.type(f"nbgrader autograde {NAME}")
     assert walk.scores() == {**first, "ada": 71, "1023": 63}
-    suite = walk.kit / "solutions" / NAME / "hidden" / "test_double.py"
+    suite = walk.kit / "solutions" / NAME / "checks" / "test_double.py"
     suite.write_text(MENDED_SUITE)
     told = walk.type(f"autograder regrade {NAME} --yes")
     assert "4 students with other points; 1 as before" in told

@@ -43,12 +43,10 @@ def test_a_changed_release_is_found_and_named(
         (tmp_path / "kit" / name).symlink_to(course.kit / name)
     (tmp_path / "kit" / "assignments").unlink()
     release = other.release(NAME)
-    release.mkdir(parents=True)
-    for path in course.release(NAME).iterdir():
-        (release / path.name).write_bytes(path.read_bytes())
-    (release / "given.py").write_text("GIVEN = 2\n")
+    shutil.copytree(course.release(NAME), release)
+    (release / "given/numbers.py").write_text("GIVEN = 2\n")
     (release / "extra.py").write_text("")
-    assert build.stale(plan, other) == ["extra.py", "given.py"]
+    assert build.stale(plan, other) == ["extra.py", "given/numbers.py"]
     build.build(plan, other)
     assert build.stale(plan, other) == []
     assert not (release / "extra.py").exists()
@@ -62,7 +60,7 @@ def test_the_release_holds_stubs_where_solutions_were(plan: Assignment, course: 
     assert cell.source.startswith("%%module one.py\n")
     assert cell.source.endswith("raise NotImplementedError")
     assert sorted(path.name for path in course.release(NAME).iterdir()) == [
-        plan.notebook, "given.py", "test_public.py",
+        plan.notebook, "given",
     ]  # fmt: skip
 
 
@@ -167,7 +165,11 @@ def test_unknown_assignments_are_refused_by_name(course: Course) -> None:
     [
         ("[[module]]\nname='../x'\nweight=1\n", "not a name"),
         ("[[module]]\nname='a'\nweight=1\n[[module]]\nname='a'\nweight=1\n", "used twice"),
-        ("supplied=['../x']\n[[module]]\nname='a'\nweight=1\n", "without folders"),
+        (
+            "supplied=['x.py']\n[[module]]\nname='a'\nweight=1\n",
+            r"line 1: supplied = \['x.py'\] is of an earlier form: what lies in given/",
+        ),
+        ("public_tests='x.py'\n[[module]]\nname='a'\nweight=1\n", "tests are in checks/test_"),
         ("[[module]]\nname='a'\n", r"\[\[module\]\] 'a': weight is missing"),
         ("title='x'\n", r"assignment\.toml: module is missing"),
         (
@@ -190,7 +192,6 @@ def test_unknown_assignments_are_refused_by_name(course: Course) -> None:
             "[[module]]\nname='a'\nweight=1\nextra='false'\n",
             r"line 4: \[\[module\]\] 'a': extra = 'false': true or false is wanted",
         ),
-        ("supplied='x.py'\n[[module]]\nname='a'\nweight=1\n", "'x.py': a list is wanted"),
         ("[[module]]\nname='a'\nweight='1'\n", "weight = '1': a number is wanted"),
         ("[[module]]\nname='a'\nweight=true\n", "weight = true: a number is wanted"),
         (

@@ -22,49 +22,55 @@ from ringside.checking.pytest_process import TestsError, follow
 from ringside.errors import Interrupted
 
 TESTS = """
-import pytest
-from ringside.checking import Case, assert_ran
+from dataclasses import dataclass
+
+from ringside.checking.cases import Case
+from ringside.checking.suite import Suite
+
+suite = Suite("MODULE")
 
 
-def asks(module, function="f"):
-    case = Case(f"{module}:{function}", 2, 3)
-    return case, lambda ranks: assert_ran(ranks.call(case.target, 2, ()), case)
+@dataclass(frozen=True)
+class F(Case):
+    target = "MODULE:f"
+
+    def inputs(self, rank):
+        return ()
+
+    def right(self):
+        return [1] * self.p
 
 
-@pytest.mark.points(50, kind="values", module="ring")
-def test_the_first(ranks):
-    asks("ring")[1](ranks)
+@suite.test(50, "values", F())
+def test_the_first(case, run):
+    pass
 
 
-@pytest.mark.points(30, kind="values", module="ring")
-def test_the_second(ranks):
-    asks("ring")[1](ranks)
+@suite.test(30, "values", F())
+def test_the_second(case, run):
+    pass
 
 
-@pytest.mark.points(20, kind="values", module="ring")
-def test_the_third(ranks):
-    asks("ring")[1](ranks)
-
-
-@pytest.mark.points(100, kind="values", module="star")
-def test_of_another_module(ranks):
-    asks("star")[1](ranks)
-
-
-@pytest.mark.points(100, kind="values", module="step")
-def test_of_steps(ranks):
-    asks("step")[1](ranks)
-
-
-@pytest.mark.points(100, kind="values", module="cost")
-def test_a_formula(ranks):
-    result = ranks.call("callers:formula", 1)
-    assert_ran(result, Case("cost:f", 1, 3))
+@suite.test(20, "values", F())
+def test_the_third(case, run):
+    pass
 """
-CALLERS = """
-def formula(comm):
-    import cost
-    return cost.f(4)
+OF_COST = """
+from dataclasses import dataclass
+
+from ringside.checking.cases import Formula
+from ringside.checking.suite import Suite
+
+
+@dataclass(frozen=True)
+class F(Formula):
+    target = "cost:f"
+    ranks: int = 4
+
+
+@Suite("cost").test(100, "values", F())
+def test_a_formula(case, run):
+    pass
 """
 RIGHT = "def f(comm):\n    return 1\n"
 LOOP = """
@@ -103,10 +109,15 @@ def folder(tmp_path: Path) -> Path:
     """An assignment's folder with right modules."""
     for name in ("ring", "star"):
         (tmp_path / f"{name}.py").write_text(RIGHT)
-    (tmp_path / "cost.py").write_text("def f(p):\n    return p\n")
-    (tmp_path / "callers.py").write_text(CALLERS)
-    (tmp_path / "test_public.py").write_text(TESTS)
+    lay_tests(tmp_path, "ring", "star")
     return tmp_path
+
+
+def lay_tests(folder: Path, *modules: str) -> None:
+    (folder / "checks").mkdir()
+    for name in modules:
+        text = OF_COST if name == "cost" else TESTS.replace("MODULE", name)
+        (folder / "checks" / f"test_{name}.py").write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -116,15 +127,14 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bad = {"ring": LOOP, "star": FLOOD, "step": STEP, "cost": FORMULA}
     for name, text in bad.items():
         (folder / f"{name}.py").write_text(text)
-    (folder / "callers.py").write_text(CALLERS)
-    (folder / "test_public.py").write_text(TESTS)
+    lay_tests(folder, *bad)
     report = public_tests.run(folder, list(bad), timeout_s=2.0)
     alone = [dataclasses.replace(report, modules=[module]) for module in report.modules]
     return {one.modules[0].name: public_tests.text(one) for one in alone}
 
 
 def test_an_endless_loop_is_named_with_rank_and_line_and_met_once(told: dict[str, str]) -> None:
-    assert "f on 2 ranks, n = 3, float64: did not end within 2 s." in told["ring"]
+    assert "f on 2 ranks: did not end within 2 s." in told["ring"]
     assert "rank 0 is blocked in recv(source=1, tag=ANY_TAG) at ring.py:7" in told["ring"]
     assert "rank 1 is computing at ring.py:" in told["ring"]
     assert " (in f), after Barrier() at ring.py:3" in told["ring"]
@@ -319,8 +329,8 @@ def test_a_stopped_session_starts_new_ranks_for_its_next_call(folder: Path) -> N
 
 
 def test_what_hangs_outside_of_any_call_is_ended_and_named(folder: Path) -> None:
-    (folder / "test_public.py").write_text("while True:\n    pass\n")
-    words = ["-p", "ringside.checking.pytest_plugin", "-c", os.devnull, "test_public.py"]
+    (folder / "test_endless.py").write_text("while True:\n    pass\n")
+    words = ["-p", "ringside.checking.pytest_plugin", "-c", os.devnull, "test_endless.py"]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     before = psutil.Process().children()
     with (

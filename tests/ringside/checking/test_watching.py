@@ -33,8 +33,9 @@ RIGHT, WRONG = "def f():\n    return 1\n", "def f():\n    return 2\n"
 def folder(tmp_path: Path) -> Path:
     """An assignment's folder with two modules, a supplied file and a notebook."""
     names = ("ring", "star")
-    text = "import pytest\n" + "".join(TESTS.format(name=name) for name in names)
-    (tmp_path / "test_public.py").write_text(text)
+    (tmp_path / "checks").mkdir()
+    for name in names:
+        (tmp_path / "checks" / f"test_{name}.py").write_text(TESTS.format(name=name))
     (tmp_path / "shared.py").write_text("ONE = 1\n")
     for name in names:
         (tmp_path / f"{name}.py").write_text(RIGHT)

@@ -74,29 +74,36 @@ def without(x):
     return x
 '''
 TESTS = """
-import numpy as np
-import pytest
+from dataclasses import dataclass
 
-from ringside.checking import Case, assert_bytes, assert_sum
+from ringside.checking import assert_bytes
+from ringside.checking.cases import Vectors
+from ringside.checking.suite import Suite
 
-
-@pytest.mark.points(60, kind="values", module="ring")
-def test_four_ranks_get_the_sum(ranks, rng):
-    case = Case("ring:all_reduce", 4, 11)
-    vectors = case.vectors(rng)
-    assert_sum(ranks.call(case.target, 4, case.arguments(vectors)), vectors, case)
+suite = Suite("ring")
 
 
-@pytest.mark.points(40, kind="communication", module="ring")
-def test_a_rank_sends_at_most_two_shards_a_step(ranks, rng):
-    case = Case("ring:all_reduce", 4, 12)
-    result = ranks.call(case.target, 4, case.arguments(case.vectors(rng)))
+@dataclass(frozen=True)
+class AllReduce(Vectors):
+    target = "ring:all_reduce"
+
+
+@suite.test(60, "values", AllReduce(4))
+def test_four_ranks_get_the_sum(case, run):
+    pass
+
+
+@suite.test(40, "communication", AllReduce(4, n=12), checked=False)
+def test_a_rank_sends_at_most_two_shards_a_step(case, run, ranks):
     allowed = [2 * 3 * 3 * 8] * 4
-    ranks.record(case, result, {"bytes": allowed})
-    assert_bytes(result, allowed, case)
+    ranks.record(case, run, {"bytes": allowed})
+    assert_bytes(run, allowed, case)
+"""
+OF_STAR = """
+from ringside.checking.points import points
 
 
-@pytest.mark.points(100, kind="values", module="star")
+@points(100, "values", "star")
 def test_a_star_gets_the_sum(ranks, rng):
     raise AssertionError("there is no star.py")
 """
@@ -108,7 +115,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "a00_ring"
     place.mkdir()
     (place / "ring.py").write_text(RING)
-    (place / "test_public.py").write_text(TESTS)
+    (place / "checks").mkdir()
+    (place / "checks" / "test_ring.py").write_text(TESTS)
+    (place / "checks" / "test_star.py").write_text(OF_STAR)
     monkeypatch.chdir(place)
     return place
 
@@ -354,7 +363,7 @@ def test_help_comes_with_status_0_from_the_shell() -> None:
 def test_check_outside_an_assignment_speaks_of_tests_not_of_notebooks(
     folder: Path, ringside: Run
 ) -> None:
-    (folder / "test_public.py").unlink()
+    shutil.rmtree(folder / "checks")
     (folder / "lecture.ipynb").write_text(json.dumps(book("%%module hello.py\nx = 1\n")))
     status, _, errors = ringside("check")
     assert status == 2
@@ -363,7 +372,7 @@ def test_check_outside_an_assignment_speaks_of_tests_not_of_notebooks(
 
 
 def test_check_names_a_supplied_file_that_is_gone(folder: Path, ringside: Run) -> None:
-    (folder / "test_public.py").write_text(f"import shards\n{TESTS}")
+    (folder / "checks" / "test_ring.py").write_text(f"import shards\n{TESTS}")
     status, _, errors = ringside("check ring")
     assert status == 2
     assert "needs shards.py, which comes with the assignment" in errors
@@ -376,9 +385,8 @@ def test_check_gives_points_counts_and_a_timeline(folder: Path, ringside: Run) -
     assert (found["modules"]["ring"]["earned"], found["modules"]["ring"]["points"]) == (60, 100)
     failed = found["modules"]["ring"]["tests"][1]
     assert "rank 0 sent 288 bytes; at most 144 are allowed" in failed["message"]
-    assert re.fullmatch(
-        r"ringside run ring.py:all_reduce --ranks 4 --check bytes=0:144 -- --n 12 --drawn \d+",
-        failed["reproduce"],
+    assert failed["reproduce"] == (
+        'ringside check ring --test a_rank_sends_at_most_two_shards_a_step --case "p=4 n=12"'
     )
     assert found["counts"][0]["sent_bytes"] == [288] * 4
     assert found["not_written"] == ["star"]
@@ -406,7 +414,6 @@ def test_check_says_beside_wrong_values_that_a_message_was_of_another_dtype(
 
 def test_check_tells_once_what_all_tests_of_a_module_meet(folder: Path, ringside: Run) -> None:
     (folder / "ring.py").write_text("def all_reduce(comm, x):\nreturn x\n")
-    (folder / "test_public.py").write_text(TESTS.replace("(rng)))", "(rng))).raise_for_error()"))
     status, output, _ = ringside("check ring")
     assert status == 1
     assert output.count("raised IndentationError at ring.py:2") == 1
@@ -1225,7 +1232,7 @@ def test_validate_hears_of_failed_tests(
 def test_a_module_that_is_not_written_is_told_once(folder: Path) -> None:
     from ringside.checking import public_tests
 
-    (folder / "test_public.py").write_text(TESTS.split("@pytest.mark.points(40")[0])
+    (folder / "checks" / "test_ring.py").write_text(TESTS.split("@suite.test(40")[0])
     (folder / "ring.py").write_text("def all_reduce(comm, x):\n    raise NotImplementedError\n")
     told = public_tests.text(public_tests.run(folder, ["ring"]))
     assert "ring: 0 of 60 public points\n  not written yet" in told and "FAIL" not in told

@@ -274,13 +274,13 @@ def lay(folder: Path, files: dict[str, str | dict[str, Any]], version: str) -> P
 
 BEFORE: dict[str, str | dict[str, Any]] = {
     "ringside/kit.py": "VERSION = 1\n", "ringside/gone.py": "old\n", "pyproject.toml": "v1\n",
-    f"{A}/test_public.py": "def test_a():\n    pass\n\n\ndef test_b():\n    pass\n",
+    f"{A}/checks/test_a.py": "def test_a():\n    pass\n\n\ndef test_b():\n    pass\n",
     f"{A}/shards.py": "shards 1\n", f"{A}/same.py": "same\n", f"{A}/dropped.py": "dropped\n",
-    BOOK: OLD, "assignments/a09_left/test_public.py": "left\n", "lectures/00.md": "words\n",
+    BOOK: OLD, "assignments/a09_left/checks/test_a.py": "left\n", "lectures/00.md": "words\n",
 }  # fmt: skip
 AFTER: dict[str, str | dict[str, Any]] = {
     "ringside/kit.py": "VERSION = 2\n", "ringside/new/room.py": "new\n", "pyproject.toml": "v2\n",
-    f"{A}/test_public.py": "def test_a():\n    return\n\n\ndef test_c():\n    pass\n",
+    f"{A}/checks/test_a.py": "def test_a():\n    return\n\n\ndef test_c():\n    pass\n",
     f"{A}/shards.py": "shards 2\n", f"{A}/same.py": "same\n", f"{A}/added.py": "added\n",
     BOOK: NEWER, "lectures/00.md": "words\n",
 }  # fmt: skip
@@ -325,7 +325,7 @@ def write_mine(tree: Path) -> None:
 
 def test_a_tree_that_nobody_worked_in_becomes_the_newer_one(tree: Path, handout: Path) -> None:
     assert update(tree, handout) == 0
-    left = {"assignments/a09_left/test_public.py": "left\n"}  # a unit that is gone stays whole
+    left = {"assignments/a09_left/checks/test_a.py": "left\n"}  # a unit that is gone stays whole
     assert there(tree) == there(handout) | left
     first = there(tree, backup=True)
     assert first["before-update-1/ringside/gone.py"] == "old\n"
@@ -409,12 +409,12 @@ def test_a_dry_run_says_the_same_and_writes_nothing(
 
 
 def test_deleted_files_come_back_and_renamed_ones_stay(tree: Path, handout: Path) -> None:
-    (tree / A / "test_public.py").unlink()
+    (tree / A / "checks/test_a.py").unlink()
     write_mine(tree)
     (tree / BOOK).rename(tree / A / "my.ipynb")
     mine = (tree / A / "my.ipynb").read_text()
     assert update(tree, handout) == 0
-    assert "test_c" in (tree / A / "test_public.py").read_text()
+    assert "test_c" in (tree / A / "checks/test_a.py").read_text()
     assert (tree / A / "my.ipynb").read_text() == mine
     assert json.loads((tree / BOOK).read_text()) == NEWER
 

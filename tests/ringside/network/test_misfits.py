@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from ringside.checking import (
-    Case,
     Verdict,
+    assert_array,
     assert_ran,
-    assert_sum,
-    assert_values,
     cut,
+    magnitude,
     noted,
     run_report,
     total,
 )
+from ringside.checking.cases import Case
 from ringside.errors import DeadlockError
 from ringside.session.session import Session
 
@@ -176,7 +176,7 @@ def test_nothing_is_noted_of_messages_that_fit(session: Session, function: str) 
 
 
 def test_notes_stand_beside_a_failure_and_not_beside_what_is_right(session: Session) -> None:
-    case = Case("a:hangs", 2, 3)
+    case = Case(2)
     with pytest.raises(Verdict, match="sent float32") as caught:
         assert_ran(run(session, "hangs"), case)
     assert caught.value.sentence.endswith("2 ranks are blocked and no message is in flight.")
@@ -215,14 +215,6 @@ def test_only_a_missing_keyboard_is_told_as_one(session: Session) -> None:
     assert (error.type_name, error.hint) == ("EOFError", "")
 
 
-class _Returned:
-    error = None
-    seed = None
-
-    def __init__(self, *values: Any) -> None:
-        self.values = values
-
-
 SUMMANDS = [np.array([1.0, 4.0, 9.0]), np.array([2.0, 3.0, 5.0]), np.array([7.0, 0.5, 6.0])]
 
 
@@ -243,16 +235,14 @@ SUMMANDS = [np.array([1.0, 4.0, 9.0]), np.array([2.0, 3.0, 5.0]), np.array([7.0,
 def test_a_wrong_sum_is_told_what_it_is_instead(wrong: np.ndarray, said: str) -> None:
     right = total(SUMMANDS)
     with pytest.raises(Verdict) as caught:
-        assert_sum(_Returned(right, right, wrong), SUMMANDS, Case("ring:all_reduce", 3, 3))
+        assert_array(wrong, right, magnitude(SUMMANDS), Case(3), "it", SUMMANDS)
     assert caught.value.sentence.endswith(said)
 
 
 def test_a_wrong_shard_is_compared_with_the_parts_of_its_sum() -> None:
-    shards = [total(SUMMANDS)[rank : rank + 1] for rank in range(3)]
-    parts = [[vector[rank : rank + 1] for vector in SUMMANDS] for rank in range(3)]
-    values = [shards[0], shards[1] - parts[1][2], shards[2]]
+    shard, parts = total(SUMMANDS)[1:2], [vector[1:2] for vector in SUMMANDS]
     with pytest.raises(Verdict, match="The wrong element is the sum without rank 2's part"):
-        assert_values(_Returned(*values), shards, Case("ring:reduce_scatter", 3, 3), parts=parts)
+        assert_array(shard - parts[2], shard, magnitude(parts), Case(3), "it", parts)
 
 
 def test_texts_are_cut_behind_a_word() -> None:

@@ -1,4 +1,4 @@
-"""Points for each kind of cases, and the point of an exercise."""
+"""Points for each group of cases, and the point of an exercise."""
 
 from __future__ import annotations
 
@@ -6,43 +6,42 @@ from dataclasses import dataclass
 
 import pytest
 
-from ringside.checking import Case, Verdict
-from ringside.checking.case_kinds import by_length, by_world, check_kinds
+from ringside.checking import Verdict
 from ringside.checking.essential import hold_to_the_essential
+from ringside.checking.shares import check_shares
 
-CASES = [Case("ring:all_reduce", p, 12) for p in (2, 3, 4, 5)]
+EQUAL = {"powers of two": 1.0, "others": 1.0}
+ENTRIES = [("powers of two", 2), ("others", 3), ("powers of two", 4), ("others", 5)]
 
 
-def test_each_kind_of_cases_earns_its_share_and_a_failed_kind_is_not_tried_again() -> None:
+def test_each_group_of_cases_earns_its_share_and_a_failed_one_is_not_tried_again() -> None:
     tried = []
 
-    def check(case: Case) -> None:
-        tried.append(case.world_size)
-        if case.world_size % 2:
-            raise case.fail("rank 0 sent 8 bytes")  # an exception's text may end without a stop
+    def check(p: int) -> None:
+        tried.append(p)
+        if p % 2:
+            raise Verdict("rank 0 sent 8 bytes")  # an exception's text may end without a stop
 
     with pytest.raises(Verdict) as failed:
-        check_kinds(CASES, by_world, check)
+        check_shares(ENTRIES, check, EQUAL)
     assert failed.value.fraction == 0.5
     assert tried == [2, 3, 4]
-    assert failed.value.sentence.endswith(
-        "rank 0 sent 8 bytes. Right in this test: powers of two as numbers of ranks."
-    )
+    assert failed.value.sentence == "rank 0 sent 8 bytes. Right in this test: powers of two."
 
 
-def test_a_kind_that_earns_a_part_counts_as_that_part() -> None:
-    def check(case: Case) -> None:
-        if case.world_size == 5:
+def test_a_group_that_earns_a_part_counts_as_that_part() -> None:
+    def check(p: int) -> None:
+        if p == 5:
             raise Verdict("slow.", fraction=0.5)
 
     with pytest.raises(Verdict) as failed:
-        check_kinds(CASES, by_length, check, weights={"lengths that p divides": 3})
+        check_shares(ENTRIES, check, EQUAL | {"powers of two": 3.0})
     assert failed.value.fraction == pytest.approx(0.75 + 0.25 * 0.5)
     assert failed.value.sentence.startswith("slow. Right in this test: ")
 
 
 def test_cases_that_are_right_raise_nothing() -> None:
-    check_kinds(CASES, by_world, lambda case: None)
+    check_shares(ENTRIES, lambda p: None, EQUAL)
 
 
 @dataclass
