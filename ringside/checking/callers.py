@@ -1,12 +1,12 @@
-"""For ``callers.py``: the function of yours that a target names, and the arrays in a value.
+"""For ``checks/inside.py``: the function that a target names, and the arrays in a value.
 
     function = find("ring:all_reduce")
     before = [array.copy() for array in arrays_in(arguments)]
     result = function(comm, *arguments)
     changed = any(not np.array_equal(a, b) for a, b in zip(arrays_in(arguments), before))
 
-An assignment's supplied ``callers.py`` calls your functions inside a rank, where memory and inputs
-can be looked at. It imports what it needs for that from here.
+An assignment's ``checks/inside.py`` calls your functions inside a rank, where memory and inputs can
+be looked at. It imports what it needs for that from here.
 """
 
 from __future__ import annotations
