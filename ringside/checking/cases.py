@@ -273,14 +273,15 @@ class Formula(Case):
 
     ``right`` says the value that must come out. Where working it out is what students are to write,
     it isn't overridden, and each case carries its value, ``gives``: a worked example in the public
-    tests, worked out in ``hidden/`` for the hidden ones; a case without one is called and not
-    compared. ``raises`` names the exception that must come in a value's place. An argument must
+    tests; for the hidden ones an ``oracle`` of ``hidden/`` works it out. A case without one is
+    called and not compared. ``raises`` names the exception that must come in a value's place. An argument must
     stay as it was unless it ``may_change``: where one test asks that for all. ``caller`` makes
     several calls, and answers as ``ringside.checking.inside.several`` does: for arguments or
     results that aren't plain values.
     """
 
     caller: ClassVar[str] = ""
+    worked_out: ClassVar[Callable[[Any], Any] | None] = None  # an ``oracle``, in the hidden run
 
     p: int = dataclasses.field(default=1, kw_only=True)
     gives: Any = dataclasses.field(default=None, kw_only=True)
@@ -298,7 +299,8 @@ class Formula(Case):
         return tuple(getattr(self, name) for name in names)
 
     def right(self) -> Any:
-        return self.gives
+        worked_out = type(self).worked_out
+        return self.gives if self.gives is not None or not worked_out else worked_out(self)
 
     def check_answer(self, value: Any, error: str) -> None:
         """Raise a verdict unless this is what must come out.

@@ -29,7 +29,7 @@ import inspect
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from ringside.trace import Kind
 
 SEVERAL = "ringside.checking.inside:several"
 TWICE = "ringside.checking.inside{}:twice"
+Right = TypeVar("Right", bound=Callable[..., Any])
 Drawn = Callable[[np.random.Generator], Sequence[Case]]
 Ask = Callable[[Case, Any, dict[str, Any]], object]  # of a case, the fixture `ranks`, and others
 
@@ -112,6 +113,8 @@ class Test:
 
     def line(self, case: Case) -> str:
         """What makes this test with this case alone."""
+        if isinstance(case, Formula) and case.worked_out and not case.raises:
+            case = case.with_(gives=rounded(case.right()))
         text = case.text
         if len(self.classes) > 1:
             text = f"{type(case).__name__} {text}"
@@ -218,6 +221,23 @@ def hidden(test: Callable[..., None], *table: Row) -> None:
     test.suite_test.hidden = table  # type: ignore[attr-defined]
 
 
+def oracle(kind: type[Formula]) -> Callable[[Right], Right]:
+    """Give a class its ``right`` in `hidden/`: it is the solution, so `checks/` can't hold it.
+
+        @oracle(LrAt)
+        def lr_at(case):
+            return ...
+
+    A line of one of its cases gives the value with it.
+    """
+
+    def give(right: Right) -> Right:
+        kind.worked_out = staticmethod(right)
+        return right
+
+    return give
+
+
 def test_of(item: Any) -> Test | None:
     """What is known here of a test that pytest has collected."""
     test: Test | None = getattr(getattr(item, "function", None), "suite_test", None)
@@ -266,6 +286,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":
         return value.item()
     return value
+
+
+def rounded(value: Any) -> Any:
+    """Floats to twelve digits, in lists and tuples at any depth: values for a line."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(rounded, value))
+    return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 # Runs of a case
