@@ -151,9 +151,11 @@ class Test:
         if getattr(ranks, "apart", False) and len(cases) > 1:
             return [answer for case in cases for answer in self._answers([case], ranks)]
 
+        target = called_by(cases[0])
+
         def run(count: int) -> Result:
             calls = [case.arguments() for case in cases[:count]]
-            result: Result = ranks.call(cases[0].caller or SEVERAL, 1, [(cases[0].target, calls)])
+            result: Result = ranks.call(cases[0].caller or SEVERAL, 1, [(target, calls)])
             return result
 
         result, first = run(len(cases)), 0

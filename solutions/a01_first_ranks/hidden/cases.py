@@ -20,7 +20,7 @@ from checks.cases import (
 
 from ringside.checking import LATENCY_SEEDS
 from ringside.checking.published import load
-from ringside.checking.suite import group, hidden
+from ringside.checking.suite import group, hidden, oracle
 
 # -- ping ------------------------------------------------------------------------------------------
 
@@ -110,6 +110,39 @@ hidden(
 hidden(ping.test_nothing_is_waited_for_besides, *FEW)
 
 # -- fit -------------------------------------------------------------------------------------------
+
+
+@oracle(Fit)
+def fit_of(case):
+    return line(case.sizes, case.times_s)
+
+
+@oracle(Residuals)
+def residuals_of(case):
+    pairs = np.array(case.sizes), np.array(case.times_s)
+    return residuals(*pairs, case.alpha_s, case.beta_s_per_byte).tolist()
+
+
+@oracle(TwoRegimes)
+def two_regimes_of(case):
+    def squares(threshold):
+        parts = case.parts(threshold)
+        return sum(np.sum(residuals(*part, *line(*part)) ** 2) for part in parts)
+
+    threshold = int(min(np.unique(case.sizes)[2:-1], key=squares))
+    return threshold, *(line(*part) for part in case.parts(threshold))
+
+
+def line(sizes, times_s):
+    """``(alpha_s, beta_s_per_byte)`` where the sum of squares has no slope, by Cramer's rule."""
+    one, size = 1 / np.array(times_s, float), np.array(sizes, float) / np.array(times_s, float)
+    a, b, c, d, e = one @ one, one @ size, size @ size, one.sum(), size.sum()
+    return float((c * d - b * e) / (a * c - b * b)), float((a * e - b * d) / (a * c - b * b))
+
+
+def residuals(sizes, times_s, alpha_s, beta_s_per_byte):
+    return (times_s - (alpha_s + beta_s_per_byte * sizes)) / times_s
+
 
 MACHINES = ((1e-6, 1e-9), (2.7e-6, 8e-11), (5e-5, 1e-8), (1e-3, 2e-10))
 GRID = (0, 1, *(2**k for k in range(1, 23, 2)))

@@ -29,12 +29,10 @@ from checks.cases import (
     TrackedState,
     Views,
     layout,
-    parameters,
-    step,
 )
 from checks.cases_torch import Alone, Gather, Levels, OneByOne, Refused, StepOf, Synchronise, Train
 
-from ringside.checking.suite import group, hidden
+from ringside.checking.suite import group, hidden, oracle
 
 # -- partition -------------------------------------------------------------------------------------
 
@@ -353,6 +351,52 @@ hidden(hsdp.test_a_step_beats_plain_sharding_over_slow_links, StepOf(8, 2, machi
 
 # -- memory ----------------------------------------------------------------------------------------
 
+
+def parameters(sizes):
+    """Matrices, biases and norms."""
+    num_layers, h, _, s, vocabulary = sizes
+    layer = 3 * h * h + 3 * h + h * h + h + 8 * h * h + 5 * h + 4 * h
+    return num_layers * layer + vocabulary * h + s * h + 2 * h
+
+
+def state(psi, n, stage, dtypes=(2, 2, 12)):
+    shard = psi // n + (psi % n > 0)
+    held = {0: (psi, psi, psi), 1: (psi, psi, shard), 2: (psi, shard, shard), 3: (shard,) * 3}
+    return sum(count * nbytes for count, nbytes in zip(held[stage], dtypes, strict=True))
+
+
+def activations(sizes, batch, recompute=False, element_bytes=2, dropout=True):
+    """The docstring's table, line by line: elements, and bytes of each."""
+    num_layers, h, a, s, vocabulary = sizes
+    row, scores, w = s * batch * h, a * s * s * batch, element_bytes
+    table = [(row, w)] * 2 + [(3 * row, w), (scores, w), (row, w)]
+    table += [(row, w)] * 2 + [(4 * row, w)] * 2
+    if dropout:
+        table += [(scores, 1), (scores, w), (row, 1), (row, 1)]
+    layer = sum(count * nbytes for count, nbytes in table)
+    ends = 2 * row * w + row * dropout + s * batch * vocabulary * w
+    return ends + layer + (num_layers - 1) * (row * w if recompute else layer)
+
+
+def step(sizes, batch, n, stage, recompute=False):
+    return state(parameters(sizes), n, stage) + activations(sizes, batch, recompute)
+
+
+@oracle(NumParameters)
+def num_parameters(case):
+    return parameters(case.sizes)
+
+
+@oracle(StateBytes)
+def state_bytes(case):
+    return state(case.num_parameters, case.world_size, case.stage, case.dtypes or (2, 2, 12))
+
+
+@oracle(ActivationBytes)
+def activation_bytes(case):
+    return activations(case.sizes, case.batch, **case.options)
+
+
 GPT3 = (96, 12_288, 96, 2048, 51_200)
 SIZES = (memory.TINY, (1, 8, 2, 5, 11), (24, 1024, 16, 1024, 50_257), memory.SEVEN, GPT3)
 
@@ -440,7 +484,7 @@ def tracked(rng):
         TrackedActivations(sizes, 2),
         TrackedActivations(sizes, 2, element_bytes=4, dropout=False),
         TrackedActivations(sizes, 2, recompute=True),
-        *(TrackedState(sizes, stage) for stage in (0, 3)),
+        *(TrackedState(sizes, parameters(sizes), stage) for stage in (0, 3)),
     ]
 
 

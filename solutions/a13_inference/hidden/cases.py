@@ -12,7 +12,7 @@ from checks.cases_decode import Forward, Generate, Greedy, Shard, even
 from checks.cases_torch import ForwardTorch, GenerateTorch, GreedyTorch
 from given.batching_server import Server, Step, replay
 
-from ringside.checking.suite import group, hidden
+from ringside.checking.suite import group, hidden, oracle
 
 # -- kv_cache --------------------------------------------------------------------------------------
 
@@ -65,6 +65,11 @@ def leaks(n):
     steps = f"new a, {filled('a', 7)}, new b, {filled('b', 9)}, free a, used 3"
     steps += f", new a, {filled('a', 15)}, used 7"
     return [Script(", ".join([once] * 4)), Script(f"{steps}, free b, free a, used 0")]
+
+
+@oracle(TokenBytes)
+def token_bytes(case):
+    return 2 * case.layers * case.kv_heads * case.head_dim * (case.element_bytes or 2)
 
 
 hidden(kv_cache.test_positions_one_after_another, between(3, 6, one_by_one))

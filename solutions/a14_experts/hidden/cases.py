@@ -1,5 +1,7 @@
 """The cases of the hidden run."""
 
+import math
+
 from checks import test_exchange as exchange
 from checks import test_moe_torch as moe
 from checks import test_node_limited as node
@@ -9,12 +11,18 @@ from checks.cases_nodes import Choose, OnNodes
 from checks.cases_route import BalanceLoss, Capacity, Route
 from checks.cases_torch import Gradients, Passes
 
-from ringside.checking.suite import group, hidden
+from ringside.checking.suite import group, hidden, oracle
 
 # -- route -----------------------------------------------------------------------------------------
 
 SIZES = ((6, 4, 2), (5, 8, 3), (5, 3, 1))
 FOUR = ((2, 1, 0), (2, 1, 3), (5, 4, 3), (0, 9, 1))
+
+
+@oracle(Capacity)
+def capacity(case):
+    return math.ceil(case.factor * case.k * case.num_tokens / case.num_experts)
+
 
 hidden(
     route.test_route_capacity,
