@@ -26,14 +26,24 @@ HEAD = f"""# The public names
 
 These names keep their meaning from one release to the next; all others may change. A student uses
 `ringside.run`, `Machine` and `replay`, beside the commands on [the student's page](student.md).
-A writer of tests uses `ringside.checking` and the fixtures at the end of this page.
+A writer of tests uses cases, suites, `ringside.checking` and the fixtures at the end of this page.
 """
 # A module, and what the page shows of it; all of `__all__` where nothing is named.
 PAGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ringside", "", ()),
+    (
+        "ringside.checking.cases",
+        "",
+        ("Case", "Vectors", "Formula", "assert_like", "cast", "machine_of"),
+    ),
+    ("ringside.checking.suite", "", ("Suite", "group", "hidden", "oracle", "right_run", "called")),
     ("ringside.checking", "", ()),
     ("ringside.checkpoint", "", ("CheckpointError", "listen", "seen", "asked", "save", "load")),
-    ("ringside.checking.pytest_plugin", "The fixtures of pytest", ("ranks", "rng", "mpiexec")),
+    (
+        "ringside.checking.pytest_plugin",
+        "The fixtures of pytest",
+        ("ranks", "rng", "mpiexec", "mpi", "gloo"),
+    ),
 )
 NOT_SHOWN = {"load_ipython_extension"}  # `%load_ext ringside` calls it
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Communication|Source):(.*)")
