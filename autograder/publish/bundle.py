@@ -8,7 +8,7 @@ start`, and pyproject.toml loses what names the autograder. AGENTS.md tells AI a
 may do: the course's own file of that name, else the template in the version that course.toml names.
 The dates of course.toml become calendar.ics. .ringside/handout.json lists what the tree holds, by
 which `ringside update` later tells what a student wrote. `leaks` looks for every run of solution
-lines, of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
+lines, of hidden-suite lines and of lines of answers.md in every file of the tree.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 VSCODE = "ringside/course/handout/start/vscode"  # as `ringside start` lays it out
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
 TELLING = 20  # characters of code that a run must have
-ANSWERS = "answers.md"  # of an assignment: to its prompts, and rubrics
-EXAM = "exam.md"  # questions for an exam, with solutions; an assignment may have none
+ANSWERS = "answers.md"  # of an assignment: to its prompts, rubrics, questions for an exam
 
 
 _REGION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.DOTALL)
@@ -257,9 +256,8 @@ def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
             for run in _runs(_code(_read(path).splitlines())):
                 if run not in public:  # imports and fixtures are the same in public tests
                     yield f"solutions/{name}/hidden/{path.name}", run
-        for text in (ANSWERS, EXAM):
-            for run in _runs(_code(_read(course.solution(name) / text).splitlines())):
-                yield f"solutions/{name}/{text}", run
+        for run in _runs(_code(_read(course.solution(name) / ANSWERS).splitlines())):
+            yield f"solutions/{name}/{ANSWERS}", run
 
 
 def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:

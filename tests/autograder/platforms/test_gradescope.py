@@ -35,7 +35,7 @@ def test_the_zip_holds_one_assignment_and_nothing_that_stays_at_home(
     own = "kit/solutions/a03_allreduce/"
     assert all(name.startswith(own) for name in solutions)
     assert f"{own}hidden/test_ring.py" in solutions
-    at_home = ("verify/", "answers.md", "exam.md", "notebook.py")
+    at_home = ("verify/", "answers.md", "notebook.py")
     assert not [n for n in solutions if n.removeprefix(own).startswith(at_home)]
     assert all((reference / name).exists() for name in at_home if name.endswith("/") or "." in name)
     assert not modes["kit/course_secret.txt"] & 0o077

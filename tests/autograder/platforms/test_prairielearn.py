@@ -37,7 +37,7 @@ def test_the_question_names_its_image_and_its_files(question: Path) -> None:
     assert stat.S_IMODE(question.stat().st_mode) == 0o700  # the hidden suite is in it
     inside = {path.name for path in (question / "tests/kit/solutions").rglob("*")}
     assert "test_ring.py" in inside
-    assert not inside & {"verify", "answers.md", "exam.md", "notebook.py"}
+    assert not inside & {"verify", "answers.md", "notebook.py"}
 
 
 @confining

@@ -76,7 +76,7 @@ def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
     students: Path,
 ) -> None:
     private = ("answers.md", "hidden", "verify")
-    assert not [path for path in students.rglob("*") if path.name in (*private, bundle.EXAM)]
+    assert not [path for path in students.rglob("*") if path.name in private]
     given = {path.read_bytes() for path in students.rglob("*") if path.is_file()}
     for name in plans.known(REAL):
         for part in private:
@@ -87,7 +87,7 @@ def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
 
 
 @pytest.mark.skipif(not BUILT, reason="assignments/ is not built")
-@pytest.mark.parametrize("kind", ["text", "notebook", "suite", "answers", "exam"])
+@pytest.mark.parametrize("kind", ["text", "notebook", "suite", "answers"])
 def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
     name = plans.known(REAL)[0]
     module = next(iter(plans.load(name, REAL).modules)).filename
@@ -100,8 +100,7 @@ def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
     elif kind == "suite":
         text = (REAL.hidden(name) / "cases.py").read_text()
     else:
-        file = bundle.ANSWERS if kind == "answers" else bundle.EXAM
-        text = (REAL.solution(name) / file).read_text()
+        text = (REAL.solution(name) / bundle.ANSWERS).read_text()
     (tmp_path / "slip.txt").write_text(text)
     found = bundle.leaks(REAL, tmp_path)
     assert found and found[0].startswith("slip.txt: ")
