@@ -361,15 +361,12 @@ class Minibatches(Drawn):
         """What is wrong with an epoch, if anything."""
         if not isinstance(batches, list | tuple):
             return f"the result is of type {type(batches).__name__}; it must be a list"
-        arrays = (isinstance(b, np.ndarray) and b.ndim == 1 and b.dtype.kind in "iu"
-                  for b in batches)  # fmt: skip
-        if not all(arrays):
+        if not all(
+            isinstance(b, np.ndarray) and b.ndim == 1 and b.dtype.kind in "iu" for b in batches
+        ):
             return "each mini-batch must be an array of one dimension, of an integer dtype"
-        starts = range(0, self.n, self.batch_size)
-        lengths, right = (
-            [len(b) for b in batches],
-            [min(self.batch_size, self.n - k) for k in starts],
-        )
+        lengths = [len(batch) for batch in batches]
+        right = [min(self.batch_size, self.n - k) for k in range(0, self.n, self.batch_size)]
         if lengths != right:
             return f"the lengths are {lengths[:9]}; they must be {right[:9]}"
         if sorted(np.concatenate(batches).tolist()) != list(range(self.n)):
