@@ -49,6 +49,12 @@ def whole(value):
 
 def shown(value):
     """A value as a student would write it."""
+    match value:
+        case ("Machine", flop_per_s, memory_bytes_per_s, overhead_s):
+            return (
+                f"Machine('m', 1e-6, 1e-9, flop_per_s={flop_per_s:g}, memory_bytes_per_s="
+                f"{memory_bytes_per_s:g}, kernel_overhead_s={overhead_s:g})"
+            )
     return value if isinstance(value, str) and value.isupper() else brief(made(value))
 
 
