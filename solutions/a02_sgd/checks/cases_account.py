@@ -5,7 +5,7 @@ kernel, stride, doubled)`` or ``("Linear", out_features, doubled)``. A network i
 ``given/networks.py``, or its input's shape and then its layers.
 """
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
 from checks.inside import made
 from ringside.checking.cases import Formula, alike, brief
@@ -55,7 +55,21 @@ def shown(value):
                 f"Machine('m', 1e-6, 1e-9, flop_per_s={flop_per_s:g}, memory_bytes_per_s="
                 f"{memory_bytes_per_s:g}, kernel_overhead_s={overhead_s:g})"
             )
-    return value if isinstance(value, str) and value.isupper() else brief(made(value))
+        case (str(kind), *_):
+            return f"{kind}({', '.join(words(made(value)))})"
+        case (tuple(shape), *layers):
+            return f"Network('drawn', {shape}, ({', '.join(map(shown, layers))},))"
+        case str() if value.isupper():
+            return value
+    return brief(value)
+
+
+def words(layer):
+    """What stands in the brackets: fields as they usually are go without saying."""
+    for item in fields(layer):
+        value = getattr(layer, item.name)
+        if item.default is MISSING or value != item.default:
+            yield str(value) if item.default is MISSING else f"{item.name}={value}"
 
 
 @dataclass(frozen=True)
