@@ -47,7 +47,7 @@ class Torch(Case):
         return 2 * count * sum(W.size for W in self.params[::2])
 
     def __str__(self):
-        return f"{self.function}, {self.told}"
+        return f"{self.function} of layers {self.widths}, {self.with_(widths=SMALL).told}"
 
 
 @dataclass(frozen=True)
