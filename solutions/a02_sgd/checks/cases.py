@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, Formula, assert_like, brief, cast
+from ringside.units import format_bytes
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 SLACK_BYTES = 64 << 10  # of memory, beside what a rule allows
@@ -101,13 +102,13 @@ class Drawn(Formula):
             allowed = times * nbytes + SLACK_BYTES
             if peak > allowed:
                 raise self.fail(
-                    f"{peak} bytes of memory were in use at once; at most {allowed} may be, "
-                    f"{times} times {nbytes} and 64 KiB."
+                    f"{format_bytes(peak)} of memory were in use at once; at most "
+                    f"{format_bytes(allowed)} may be, {times} times {nbytes} bytes and 64 KiB."
                 )
             if kept > SLACK_BYTES:
                 raise self.fail(
-                    f"{kept} bytes beside the result are still in use afterwards; a call keeps "
-                    "nothing."
+                    f"{format_bytes(kept)} beside the result are still in use afterwards; a call "
+                    "keeps nothing."
                 )
         if self.watch == "autograd":
             seen = [name for name in seen if name != "scipy"]

@@ -9,6 +9,7 @@ from dataclasses import MISSING, dataclass, fields
 
 from checks.inside import made
 from ringside.checking.cases import Formula, alike, brief
+from ringside.units import format_bytes
 
 MOST_BYTES = 2**20
 RATES = ("Machine", 1e12, 1e11, 1e-6)  # FLOP/s, bytes/s of memory, seconds of a kernel's start
@@ -35,7 +36,7 @@ class Count(Formula):
         _, peak = value
         if peak > MOST_BYTES:
             raise self.fail(
-                f"the call had {peak} bytes of memory in use; {MOST_BYTES} are allowed: count, and "
+                f"the call had {format_bytes(peak)} of memory in use; 1 MiB is allowed: count, and "
                 "make nothing of the size that is counted."
             )
 

@@ -105,6 +105,12 @@ class Im2col(Images):
 
     target = "conv:im2col"
 
+    @property
+    def second(self):
+        """Images of as many pixels in another shape."""
+        *others, rows, columns = self.x
+        return self.with_(seed=self.seed + 1, x=(*others, columns, rows))
+
     def given(self):
         return self.images, self.w[2:], *self.how
 
