@@ -104,8 +104,8 @@ TWICE = (LossAndGradients((5, 4, 3), 6), Linear(), LinearBackward(), Train())
 
 
 @suite.test(
-    9, "safety", *(case.with_(watch="inputs") for case in EACH),
-    *(case.with_(watch="second") for case in TWICE),
+    9, "safety", *(case.with_(watch="second") for case in TWICE),
+    *(case.with_(watch="inputs") for case in EACH),
 )  # fmt: skip
 def test_inputs_stay_and_results_are_new(case, run):
     """They may be read-only, and a second call leaves the first one's result alone."""

@@ -120,8 +120,8 @@ hidden(
 hidden(sgd.test_no_gradient_for_each_sample, LossAndGradients((48, 64, 10), 256, watch="memory"))
 hidden(
     sgd.test_inputs_stay_and_results_are_new,
-    *(case.with_(watch="inputs") for case in sgd.EACH),
     *(case.with_(watch="second") for case in sgd.TWICE),
+    *(case.with_(watch="inputs") for case in sgd.EACH),
 )
 
 # -- conv ------------------------------------------------------------------------------------------
