@@ -8,9 +8,9 @@
              |   /    |
              +--------+---------------->  FLOPs for each byte moved
 
-``networks.py`` describes networks: ``Network``, and its layers ``Conv``, ``Pool`` and ``Linear``.
-Shapes are tuples, ``(channels, rows, columns)`` or ``(features,)``, without the batch. ``Linear``
-takes either: an image of ``(256, 6, 6)`` goes into it as 9216 features.
+``given/networks.py`` describes networks: ``Network``, and its layers ``Conv``, ``Pool`` and
+``Linear``. Shapes are tuples, ``(channels, rows, columns)`` or ``(features,)``, without the batch.
+``Linear`` takes either: an image of ``(256, 6, 6)`` goes into it as 9216 features.
 
 Rules for every function:
 
@@ -21,7 +21,7 @@ Rules for every function:
 - ``doubled`` may be set on any layer.
 """
 
-from networks import Conv, Linear, Network, Pool, size
+from given.networks import Conv, Linear, Network, Pool, size
 
 from ringside import Machine
 

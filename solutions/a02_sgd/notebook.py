@@ -39,12 +39,12 @@
 # rather use an editor, edit the file: a cell that you leave as it is gives way to its file.
 #
 # **You check them.** Under each module is a cell with `check("sgd")`. It runs the *public tests* in
-# `test_public.py` on your file, in a fresh process, and says for each test what is right or what
-# is not, in a sentence. `ringside check` in a terminal does the same. Run it as often as you like.
+# `checks/` on your file, in a fresh process, and says for each test what is right or what is not,
+# in a sentence. `ringside check` in a terminal does the same. Run it as often as you like.
 #
-# **You are graded by hidden tests.** They ask the same kinds of questions on other sizes, values
-# and dtypes, so that a program that only knows the public answers earns little. There is no
-# hidden *rule*: all that is asked stands in the docstrings. Each module has 100 points, of values,
+# **You are graded by hidden tests.** They are the same tests with other sizes, values and dtypes,
+# so that a program that only knows the public answers earns little. There is no hidden *rule*: all
+# that is asked stands in the docstrings. Each module has 100 points, of values,
 # and beside them of *how* the values come about: work, memory, whether your function leaves its
 # arguments alone. Points for the "how" are given only where the values are right.
 #
@@ -62,10 +62,9 @@ import importlib
 import time
 from itertools import pairwise
 
-import digits
 import matplotlib.pyplot as plt
-import networks
 import numpy as np
+from given import digits, networks
 
 from ringside import Machine, guess, reveal
 
@@ -566,7 +565,8 @@ assert difference.max() < 1e-9 and share > 0.97
 # takes this machine, without `--gpus-per-node` its processor):
 #
 # ```
-# ringside launch callers_torch.py:measured_step --site zaratan --gpus-per-node 1 -- --n 8192
+# STEP=checks/inside_torch.py:measured_step
+# ringside launch $STEP --site zaratan --gpus-per-node 1 -- --n 8192
 # ```
 #
 # From the next unit on, many processes work on one network. What you have written here, each of
