@@ -3,7 +3,7 @@
 """No fold: partners beyond the last rank are skipped."""
 
 import numpy as np
-from shards import shard_bounds
+from given.shards import shard_bounds
 
 
 def recursive_doubling(comm, x):
