@@ -169,6 +169,10 @@ class Sum(Vectors):
         """Of blocking calls, one after the other, through one master."""
         return 2 * (self.p - 1) * (machine.alpha_s + self.nbytes * machine.beta_s_per_byte)
 
+    def beside(self, machine):
+        """What stands beside a time."""
+        return f" The star takes {self.star_s(machine) * 1e6:.1f} µs."
+
     def ring_s(self, machine):
         """Of p - 1 steps with a shard, twice."""
         return 2 * (self.p - 1) * (machine.alpha_s + self.shard_nbytes * machine.beta_s_per_byte)
@@ -182,6 +186,9 @@ class Star(Sum):
 
     def bound_s(self, machine):
         return self.star_s(machine)
+
+    def beside(self, machine):
+        return ""
 
 
 @dataclass(frozen=True)

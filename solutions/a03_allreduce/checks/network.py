@@ -14,9 +14,8 @@ def assert_own_data(run, case):
 def assert_time(run, case, **limits):
     """The virtual time is within ``limits`` times the docstring's bound."""
     assert_own_data(run, case)
-    star_s = case.star_s(run.machine)
-    beside = f" The star takes {star_s * 1e6:.1f} µs." if case.module != "star" else ""
-    assert_makespan(run, case.bound_s(run.machine), case, beside=beside, **limits)
+    bound_s = case.bound_s(run.machine)
+    assert_makespan(run, bound_s, case, beside=case.beside(run.machine), **limits)
 
 
 def exchanged(run, case):

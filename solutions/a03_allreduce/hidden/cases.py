@@ -32,9 +32,7 @@ from checks.cases import (
 )
 from checks.sums import shares
 
-from ringside import Machine
 from ringside.checking.suite import group, hidden
-from solutions.a03_allreduce import cost as reference
 
 POWERS_OF_TWO = (2, 4, 8)
 OTHER_SIZES = (3, 5, 6, 7)
@@ -74,9 +72,8 @@ def lengths(p):
 
 def sums(kind, world_sizes):
     special = [kind(world_sizes[1], 3 * world_sizes[1], d, special=True) for d in DTYPES[:2]]
-    return shares(
-        *sweep(kind, world_sizes), *(kind(p, n) for p in world_sizes for n in lengths(p)), *special
-    )
+    more = [kind(p, n) for p in world_sizes for n in lengths(p)]
+    return [*sweep(kind, world_sizes), *more, *special]
 
 
 def assorted(kind, world_sizes, numbers, **more):
@@ -92,11 +89,6 @@ def of_each_dtype(kind):
         for p, n in ((1, 0), (1, 13), (2, 8), (4, 40), (3, 9), (3, 4), (3, LARGE), (4, 3), (4, 43))
         for dtype in ("float32", "int64")
     ]
-
-
-def of_all(table, *kinds):
-    """The cases that a function gives for each of these kinds."""
-    return shares(*(case for kind in kinds for case in table(kind)))
 
 
 def inputs(kind):
@@ -117,7 +109,7 @@ def in_part(kind):
 
 
 def point_to_point(kind):
-    more = [] if kind is TorchRing else many(kind)[1:]
+    more = [] if kind.plainly else many(kind)[1:]  # ranks with torch begin slowly
     return [kind(1, 10), kind(3, 0), *few(kind), *more]
 
 
@@ -132,29 +124,40 @@ def any_order(kind):
     return [kind(4, 20), kind(5, 3)]
 
 
-def shared(tests, *kinds, sends_may_wait=waiting):
-    """The tests that all sums have."""
-    hidden(tests.test_dtype_is_kept_and_integers_are_exact, *of_all(of_each_dtype, *kinds))
-    if tests is not ring_torch:
-        hidden(tests.test_inputs_may_have_gaps_and_stay_as_they_were, *of_all(inputs, *kinds))
-        hidden(tests.test_real_mpi, *of_all(real, *kinds))
-        hidden(tests.test_given_communicator_is_used, *of_all(in_part, *kinds))
-        hidden(tests.test_messages_may_arrive_in_any_order, *of_all(any_order, *kinds))
-    hidden(tests.test_second_call_is_independent, *of_all(again, *kinds))
-    hidden(tests.test_only_point_to_point_calls, *of_all(point_to_point, *kinds))
-    hidden(tests.test_sends_may_wait_for_their_receives, *of_all(sends_may_wait, *kinds))
+TABLES = {
+    "sum_on_2_4_and_8_ranks": lambda kind: sums(kind, POWERS_OF_TWO),
+    "sum_on_3_5_6_and_7_ranks": lambda kind: sums(kind, OTHER_SIZES),
+    "dtype_is_kept_and_integers_are_exact": of_each_dtype,
+    "inputs_may_have_gaps_and_stay_as_they_were": inputs,
+    "second_call_is_independent": again,
+    "real_mpi": real,
+    "real_gloo": real,
+    "given_communicator_is_used": in_part,
+    "given_group_is_used": in_part,
+    "only_point_to_point_calls": point_to_point,
+    "sends_may_wait_for_their_receives": waiting,
+    "messages_may_arrive_in_any_order": any_order,
+}
 
 
-for tests, kind in (
-    (star, Star), (sharded_server, Server), (ring, Ring), (tree, Tree), (ring_torch, TorchRing),
-):  # fmt: skip
-    hidden(tests.test_sum_on_2_4_and_8_ranks, *sums(kind, POWERS_OF_TWO))
-    hidden(tests.test_sum_on_3_5_6_and_7_ranks, *sums(kind, OTHER_SIZES))
-    if tests is not ring:
-        shared(tests, kind)
+def shared(tests, *kinds, **more):
+    """The tests that all sums have, if a module has them; ``more`` are cases beside."""
+    for name, table in TABLES.items():
+        if test := getattr(tests, f"test_{name}", None):
+            cases = [case for kind in kinds for case in table(kind)]
+            hidden(test, *shares(*cases, *more.get(name, ())))
+
+
+def halves_of(table, *others):
+    """For both halves of the ring: the cases that a function gives, with these arguments."""
+    return [case for half in HALVES for case in table(half, *others)]
+
+
+HALVES = Scatter, Gather
 
 # -- star ------------------------------------------------------------------------------------------
 
+shared(star, Star)
 hidden(star.test_vectors_go_to_rank_0_and_back, Star(4, 40))
 hidden(
     star.test_bytes_per_rank,
@@ -168,6 +171,7 @@ hidden(
 
 # -- sharded_server --------------------------------------------------------------------------------
 
+shared(sharded_server, Server)
 hidden(sharded_server.test_every_two_ranks_exchange_shards, Server(8, 64))
 hidden(  # shards of different length show who serves which
     sharded_server.test_bytes_between_each_pair,
@@ -184,8 +188,6 @@ hidden(
 
 # -- ring ------------------------------------------------------------------------------------------
 
-HALVES = Scatter, Gather
-
 
 def halves(kind):
     return [kind(4, 40), kind(5, 23), kind(6, 5004), *sweep(kind, (2, 3, 8))]
@@ -196,80 +198,51 @@ def half_sizes(kind):
     return [kind(*size) for size in sizes]
 
 
+def sized(kind, *sizes):
+    return [kind(*size) for size in sizes]
+
+
+THREE = (4, 40), (5, 23), (8, 24)
+shared(
+    ring,
+    Ring,
+    dtype_is_kept_and_integers_are_exact=[
+        half(p, n, dtype)
+        for half in HALVES
+        for p, n in ((1, 13), (2, 8), (2, 13), (3, 13))
+        for dtype in ("float32", "int64")
+    ],
+    inputs_may_have_gaps_and_stay_as_they_were=[
+        *halves_of(lambda half: assorted(half, (1, 4), (11,), stride=2)),
+        *halves_of(lambda half: assorted(half, (1, 4), (11,), stride=-3)),
+        *halves_of(assorted, (1, 4, 3), (13,)),
+    ],
+    second_call_is_independent=halves_of(lambda half: assorted(half, (1, 4), (9,), again=True)),
+    given_communicator_is_used=halves_of(sized, (3, 11), (4, 203), (4, 8)),
+    only_point_to_point_calls=halves_of(sized, *THREE),
+    sends_may_wait_for_their_receives=halves_of(
+        sized, *((p, n) for p in (2, 3, 4, 5) for n in (2, 40))
+    ),
+    messages_may_arrive_in_any_order=halves_of(sized, (4, 20), (5, 40)),
+)
 hidden(
     ring.test_data_goes_round_the_ring, group("reduce_scatter", Scatter(4, 40)),
     group("all_gather", Gather(4, 40)), group("all_reduce", Ring(4, 40)),
 )  # fmt: skip
-for test, kind in (
-    (ring.test_reduce_scatter_gives_rank_r_shard_r, Scatter),
-    (ring.test_all_gather_puts_shards_in_order, Gather),
-):
-    hidden(test, *shares(*halves(kind), *half_sizes(kind)))
 hidden(
-    ring.test_dtype_is_kept_and_integers_are_exact,
-    *shares(
-        *of_each_dtype(Ring),
-        *(
-            half(p, n, dtype)
-            for half in HALVES
-            for p, n in ((1, 13), (2, 8), (2, 13), (3, 13))
-            for dtype in ("float32", "int64")
-        ),
-    ),
+    ring.test_reduce_scatter_gives_rank_r_shard_r, *shares(*halves(Scatter), *half_sizes(Scatter))
 )
-hidden(
-    ring.test_inputs_may_have_gaps_and_stay_as_they_were,
-    *shares(
-        *inputs(Ring),
-        *(
-            case
-            for half in HALVES
-            for case in (
-                *assorted(half, (1, 4), (11,), stride=2), *assorted(half, (1, 4), (11,), stride=-3),
-                *assorted(half, (1, 4, 3), (13,)),
-            )
-        ),
-    ),
-)  # fmt: skip
-hidden(
-    ring.test_second_call_is_independent,
-    *shares(*again(Ring), *(c for h in HALVES for c in assorted(h, (1, 4), (9,), again=True))),
-)
-hidden(ring.test_real_mpi, *of_all(real, Ring))
+hidden(ring.test_all_gather_puts_shards_in_order, *shares(*halves(Gather), *half_sizes(Gather)))
 hidden(
     ring.test_bytes_per_rank,
     *shares(
-        *(Ring(p, n) for p, n in ((4, 64), (5, 203), (8, 9), (6, 5003))),
-        *sweep(Ring),
-        *many(Ring),
-        *(case for half in HALVES for case in halves(half)),
-    ),
-)
-hidden(
-    ring.test_messages_go_to_neighbours_only,
-    *shares(
-        Ring(5, 203), Ring(6, 5003), *few(Ring), *many(Ring),
-        *(half(p, n) for half in HALVES for p, n in ((4, 40), (5, 23), (8, 24))),
+        *sized(Ring, (4, 64), (5, 203), (8, 9), (6, 5003)), *sweep(Ring), *many(Ring),
+        *halves_of(halves),
     ),
 )  # fmt: skip
 hidden(
-    ring.test_given_communicator_is_used,
-    *shares(*in_part(Ring), *(h(p, n) for h in HALVES for p, n in ((3, 11), (4, 203), (4, 8)))),
-)
-hidden(
-    ring.test_only_point_to_point_calls,
-    *shares(
-        *point_to_point(Ring),
-        *(half(p, n) for half in HALVES for p, n in ((4, 40), (5, 23), (8, 24))),
-    ),
-)
-hidden(
-    ring.test_sends_may_wait_for_their_receives,
-    *shares(*waiting(Ring), *(h(p, n) for h in HALVES for p in (2, 3, 4, 5) for n in (2, 40))),
-)
-hidden(
-    ring.test_messages_may_arrive_in_any_order,
-    *shares(*any_order(Ring), *(h(p, n) for h in HALVES for p, n in ((4, 20), (5, 40)))),
+    ring.test_messages_go_to_neighbours_only,
+    *shares(*sized(Ring, (5, 203), (6, 5003)), *few(Ring), *many(Ring), *halves_of(sized, *THREE)),
 )
 hidden(
     ring.test_time_with_long_vectors,
@@ -282,8 +255,7 @@ hidden(
 
 # -- recursive -------------------------------------------------------------------------------------
 
-PAIR = Doubling, Halving
-
+shared(recursive, Doubling, Halving)
 hidden(
     recursive.test_each_rank_has_log2_p_partners, group("recursive_doubling", Doubling(8, 400)),
     group("halving_doubling", Halving(8, 400)),
@@ -300,9 +272,8 @@ for powers, others, kind in (
         Halving,
     ),
 ):
-    hidden(powers, *sums(kind, POWERS_OF_TWO))
-    hidden(others, *sums(kind, OTHER_SIZES))
-shared(recursive, *PAIR)
+    hidden(powers, *shares(*sums(kind, POWERS_OF_TWO)))
+    hidden(others, *shares(*sums(kind, OTHER_SIZES)))
 hidden(
     recursive.test_recursive_doubling_bytes_and_messages,
     *shares(
@@ -338,19 +309,37 @@ hidden(
 MANY_POWERS = (2, 4, 8, 16, 64, 1024)
 MANY_OTHERS = (3, 5, 6, 7, 12, 48, 100)
 MACHINES = ((1e-6, 1e-9), (2.5e-5, 8e-11), (1e-3, 1e-8), (0.0, 1e-9), (1e-6, 0.0))
-KINDS = {
-    StarSeconds: reference.star_s,
-    ServerSeconds: reference.sharded_server_s,
-    RingSeconds: reference.ring_s,
-    DoublingSeconds: reference.recursive_doubling_s,
-    HalvingSeconds: reference.halving_doubling_s,
+SECONDS = {
+    "star": StarSeconds,
+    "sharded_server": ServerSeconds,
+    "ring": RingSeconds,
+    "recursive_doubling": DoublingSeconds,
+    "halving_doubling": HalvingSeconds,
 }
 
 
-def timed(kind, nbytes, world_size, alpha_s, beta):
-    """A case with what the reference gives."""
-    machine = Machine("asked", alpha_s=alpha_s, beta_s_per_byte=beta)
-    return kind(nbytes, world_size, alpha_s, beta, gives=KINDS[kind](nbytes, world_size, machine))
+def messages(name, p):
+    """How many messages follow one another, and how many vectors they are together."""
+    steps = p.bit_length() - 1
+    core = 1 << steps
+    folded = 2 * (p != core)
+    return {
+        "star": (2 * (p - 1), 2 * (p - 1)),
+        "sharded_server": (2 * (p - 1), 2 * (p - 1) / p),
+        "ring": (2 * (p - 1), 2 * (p - 1) / p),
+        "recursive_doubling": (steps + folded, steps + folded),
+        "halving_doubling": (2 * steps + folded, 2 * (core - 1) / core + folded),
+    }[name]
+
+
+def seconds_of(name, nbytes, p, alpha_s, beta):
+    number, vectors = messages(name, p)
+    return number * alpha_s + vectors * nbytes * beta
+
+
+def timed(name, *call):
+    """A case with what must come out."""
+    return SECONDS[name](*call, gives=seconds_of(name, *call))
 
 
 def nbytes_for(p):
@@ -359,40 +348,39 @@ def nbytes_for(p):
     return [unit * times for times in (1, 17, 1024, 100_003, 5_000_000)]
 
 
-def seconds(kind, world_sizes):
+def seconds(name, world_sizes):
     """The groups of cost.GROUPS, with cases."""
 
     def drawn(rng):
         machine = float(10 ** rng.uniform(-7, -4)), float(10 ** rng.uniform(-11, -8))
-        return [timed(kind, n, p, *machine) for p in world_sizes for n in nbytes_for(p)]
+        return [timed(name, n, p, *machine) for p in world_sizes for n in nbytes_for(p)]
 
     many_bytes = [
-        timed(kind, n, p, *machine)
+        timed(name, n, p, *machine)
         for machine in MACHINES
         for p in world_sizes
         for n in nbytes_for(p)
     ]
-    nothing = [timed(kind, 0, p, *machine) for machine in MACHINES for p in world_sizes]
-    alone = [timed(kind, n, 1, *machine) for machine in MACHINES for n in (0, 8, 136)]
+    nothing = [timed(name, 0, p, *machine) for machine in MACHINES for p in world_sizes]
+    alone = [timed(name, n, 1, *machine) for machine in MACHINES for n in (0, 8, 136)]
     return cost.shares_of([*many_bytes, drawn], nothing, alone)
 
 
-for test, kind, world_sizes in (
-    (cost.test_star, StarSeconds, (*MANY_POWERS, *MANY_OTHERS)),
-    (cost.test_sharded_server, ServerSeconds, (*MANY_POWERS, *MANY_OTHERS)),
-    (cost.test_ring, RingSeconds, (*MANY_POWERS, *MANY_OTHERS)),
-    (cost.test_recursive_doubling_at_powers_of_two, DoublingSeconds, MANY_POWERS),
-    (cost.test_recursive_doubling_at_other_sizes, DoublingSeconds, MANY_OTHERS),
-    (cost.test_halving_doubling_at_powers_of_two, HalvingSeconds, MANY_POWERS),
-    (cost.test_halving_doubling_at_other_sizes, HalvingSeconds, MANY_OTHERS),
+for test, name, world_sizes in (
+    (cost.test_star, "star", (*MANY_POWERS, *MANY_OTHERS)),
+    (cost.test_sharded_server, "sharded_server", (*MANY_POWERS, *MANY_OTHERS)),
+    (cost.test_ring, "ring", (*MANY_POWERS, *MANY_OTHERS)),
+    (cost.test_recursive_doubling_at_powers_of_two, "recursive_doubling", MANY_POWERS),
+    (cost.test_recursive_doubling_at_other_sizes, "recursive_doubling", MANY_OTHERS),
+    (cost.test_halving_doubling_at_powers_of_two, "halving_doubling", MANY_POWERS),
+    (cost.test_halving_doubling_at_other_sizes, "halving_doubling", MANY_OTHERS),
 ):
-    hidden(test, *seconds(kind, world_sizes))
+    hidden(test, *seconds(name, world_sizes))
 
 
 def choice(nbytes, p, alpha_s, beta):
     """A case with the names of all that take at most 5 % longer than the fastest."""
-    machine = Machine("asked", alpha_s=alpha_s, beta_s_per_byte=beta)
-    times = {name: getattr(reference, f"{name}_s")(nbytes, p, machine) for name in NAMES}
+    times = {name: seconds_of(name, nbytes, p, alpha_s, beta) for name in NAMES}
     names = sorted(NAMES, key=times.__getitem__)
     most_s = 1.05 * times[names[0]] + 1e-15
     gives = tuple(name for name in names if times[name] <= most_s)
@@ -425,6 +413,7 @@ hidden(
 
 # -- ring_torch ------------------------------------------------------------------------------------
 
+shared(ring_torch, TorchRing)
 hidden(ring_torch.test_data_goes_round_the_ring, TorchRing(4, 40))
 hidden(
     ring_torch.test_tensor_with_gaps,
@@ -436,8 +425,6 @@ hidden(
         )
     ),
 )
-hidden(ring_torch.test_real_gloo, *of_all(real, TorchRing))
-hidden(ring_torch.test_given_group_is_used, *of_all(in_part, TorchRing))
 hidden(
     ring_torch.test_bytes_per_rank,
     *shares(
@@ -453,6 +440,7 @@ hidden(
 
 # -- tree ------------------------------------------------------------------------------------------
 
+shared(tree, Tree)
 TREES = [DoubleTree(p) for p in (*range(1, 18), 31, 32, 33, 64, 100)]
 
 hidden(tree.test_data_goes_over_binary_trees, Tree(8, 48))

@@ -50,7 +50,7 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list
     own.mkdir()
     (hidden / "test_cost.py").write_text(SUITE)
     (own / "cost.py").write_text(source)
-    monkeypatch.setattr("autograder.grade.grading.Course.hidden", lambda *_: hidden)
+    monkeypatch.setattr("autograder.grade.grading.suite_of", lambda *_: hidden / "test_cost.py")
     plan = replace(assignments.load("a03_allreduce"), supplied=())
     record = run_suite(plan, "cost", own, secret="s", sandbox=False)
     assert record.error is None

@@ -90,7 +90,7 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> Modul
     plan = replace(assignments.load("a03_allreduce"), supplied=())
     hidden = folder(tmp_path, "hidden", "")
     (hidden / "test_cost.py").write_text(SUITE.format(error=error))
-    monkeypatch.setattr("autograder.grade.grading.Course.hidden", lambda *_: hidden)
+    monkeypatch.setattr("autograder.grade.grading.suite_of", lambda *_: hidden / "test_cost.py")
     own = folder(tmp_path, "own", "")
     (own / "cost.py").write_text(DRIVER)
     return run_suite(plan, "cost", own, secret="s", sandbox=False)
