@@ -7,8 +7,10 @@ A suite says which calls they are about and what each is worth, and gives each i
     test_second_call_is_independent = suite.second_call(4)
 """
 
-from ringside.checking import assert_own_messages
-from ringside.checking.suite import Suite, group
+from functools import partial
+
+from ringside.checking import LATENCY_SEEDS, assert_own_messages
+from ringside.checking.suite import Suite, contrasted, group, right_run
 
 PLAIN = "powers of two as numbers of ranks p, where p divides n"
 SPECIAL = "NaN and infinities"
@@ -116,4 +118,19 @@ class Sums(Suite):
         return self.waiting_sends(number, *self._cases(*sizes), *shares(*more))
 
     def any_order(self, number, *more):
-        return self.slow_messages(number, *self._cases((4, 10)), *shares(*more))
+        """Right whichever messages are slow, whether sends wait or not."""
+        words = "right where all messages take as long, wrong where some are slow. There:"
+
+        @self.test(number, "safety", *self._cases((4, 10)), *shares(*more))
+        def test(case, ranks):
+            for seed in LATENCY_SEEDS:
+                for machine in ("buffered", "rendezvous"):
+                    slow = case.on_sends(machine).with_(latencies=seed)
+                    contrasted(
+                        partial(right_run, ranks, slow),
+                        partial(right_run, ranks, case),
+                        case,
+                        words,
+                    )
+
+        return test

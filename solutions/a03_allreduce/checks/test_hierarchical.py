@@ -85,7 +85,7 @@ def test_bytes_in_all(case, run, ranks):
 
 test_given_communicator_is_used = suite.given_communicator(8, levels(4, 2, 16))
 test_sends_may_wait_for_their_receives = suite.waiting_sends(6, levels(6, 3, 60))
-test_messages_may_arrive_in_any_order = suite.slow_messages(4, levels(4, 2, 10))
+test_messages_may_arrive_in_any_order = suite.any_order(4, levels(4, 2, 10))
 
 
 @suite.test(12, "speed", levels(8, 4, 80_000, machine="zaratan"))
