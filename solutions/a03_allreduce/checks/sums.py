@@ -128,7 +128,7 @@ class Sums(Suite):
                     slow = case.on_sends(machine).with_(latencies=seed)
                     contrasted(
                         partial(right_run, ranks, slow),
-                        partial(right_run, ranks, case),
+                        partial(right_run, ranks, case.on_sends(machine)),
                         case,
                         words,
                     )
