@@ -123,7 +123,8 @@ def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
     paths = {path for path in files - supplied if kit / "solutions" in path.parents}
     if (tests | supplied) <= files and not any(map(_by_name, paths)):
         return files
-    everything = _files([unit / "hidden", *unit.glob("*.*")], (".py", *_DATA))
+    folders = (unit / name for name in ("hidden", "checks", "given"))
+    everything = _files([*folders, *unit.glob("*.*")], (".py", *_DATA))
     return _followed(kit, everything - {unit / EXCEPTIONS})
 
 
