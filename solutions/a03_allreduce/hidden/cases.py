@@ -343,9 +343,9 @@ def timed(name, *call):
 
 
 def nbytes_for(p):
-    """Vectors that every scheme can cut evenly, from a few bytes to gigabytes."""
+    """A short and a long vector that every scheme can cut evenly."""
     unit = 8 * math.lcm(p, 1 << (p.bit_length() - 1))
-    return [unit * times for times in (1, 17, 1024, 100_003, 5_000_000)]
+    return [unit * times for times in (17, 100_003)]
 
 
 def seconds(name, world_sizes):
@@ -361,8 +361,8 @@ def seconds(name, world_sizes):
         for p in world_sizes
         for n in nbytes_for(p)
     ]
-    nothing = [timed(name, 0, p, *machine) for machine in MACHINES for p in world_sizes]
-    alone = [timed(name, n, 1, *machine) for machine in MACHINES for n in (0, 8, 136)]
+    nothing = [timed(name, 0, p, *machine) for machine in MACHINES[:2] for p in world_sizes]
+    alone = [timed(name, n, 1, *machine) for machine in MACHINES[:2] for n in (0, 8)]
     return cost.shares_of([*many_bytes, drawn], nothing, alone)
 
 
@@ -388,8 +388,8 @@ def choice(nbytes, p, alpha_s, beta):
 
 
 def grid(world_sizes, alpha_s, beta):
-    """Sizes that go through every crossover: none to 256 MB, four to each power of ten."""
-    sizes = sorted({0, 4} | {8 * round(10 ** (exponent / 4)) for exponent in range(31)})
+    """Sizes that go through every crossover: none to 256 MB, two to each power of ten."""
+    sizes = sorted({0, 4} | {8 * round(10 ** (exponent / 2)) for exponent in range(16)})
     return [choice(size, p, alpha_s, beta) for p in world_sizes for size in sizes]
 
 
@@ -398,7 +398,7 @@ def choices_of_a_drawn_machine(rng):
     return grid(SOME, *machine)
 
 
-SOME = (2, 4, 7, 16, 100)
+SOME = (2, 7, 16)
 hidden(cost.test_choice_at_powers_of_two, *grid((1, *MANY_POWERS), 1e-6, 1e-9))
 hidden(cost.test_choice_at_other_sizes, *grid(MANY_OTHERS, 1e-6, 1e-9))
 hidden(
