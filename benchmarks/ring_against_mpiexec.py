@@ -78,8 +78,8 @@ def main() -> None:
     whole, further = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for module in ("ring.py", "shards.py"):
-            shutil.copy(REFERENCE / module, folder)
+        shutil.copy(REFERENCE / "ring.py", folder)
+        shutil.copytree(REFERENCE / "given", folder / "given")
         (folder / "driver.py").write_text(DRIVER)
         with ringside.Session(folder) as session:
             once_more(session, options.ranks, n)

@@ -17,7 +17,7 @@ EXAMPLES = """\
 examples:
   ringside check                 all modules of the assignment's folder
   ringside check ring star       these two
-  ringside check ring --test ring_bytes      one test
+  ringside check ring --test bytes_per_rank  one test
   ringside check ring --case "p=5 n=11"      the tests that take it, with this case
   ringside check --timeout 60    each call on ranks has a minute: a slow machine
   ringside check --watch         again whenever a module is saved, until Ctrl-C
@@ -30,7 +30,10 @@ def add_parser(commands: Any) -> None:
     parser = add(commands, "check", "run the public tests of the modules here", EXAMPLES)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as ring; none: all")
     parser.add_argument(
-        "--test", default="", metavar="NAME", help="only the test of this name, such as ring_bytes"
+        "--test",
+        default="",
+        metavar="NAME",
+        help="only the test of this name, such as bytes_per_rank",
     )
     parser.add_argument(
         "--case", default="", metavar="CASE", help='only this case, such as "p=5 n=11"'

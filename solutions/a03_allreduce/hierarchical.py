@@ -19,8 +19,8 @@ Thakur, Rabenseifner, Gropp 2005, for the two halves.
 """
 
 import numpy as np
+from given.shards import shard_bounds
 from mpi4py import MPI
-from shards import shard_bounds
 
 
 def all_reduce(comm: MPI.Comm, x: np.ndarray, ranks_per_node: int) -> np.ndarray:

@@ -32,8 +32,9 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent,
 # 10 for safety, 15 for speed in virtual time. All that the hidden suite asks stands in the
-# module's docstring, and the public tests in `test_public.py` ask for the same kinds of things.
-# `shards.py` is supplied: `shard_bounds(n, p, rank)` says where a rank's shard begins and ends.
+# module's docstring. The tests lie in `checks/`, where you can read them; the hidden suite asks the
+# same of other cases. In `given/` is `shards.py`: `shard_bounds(n, p, rank)` says where a rank's
+# shard begins and ends.
 #
 # Some rules hold in every module, and no docstring repeats them:
 #
@@ -361,7 +362,7 @@ guess(
 
 # %%
 gradients = [(np.full(100_000, rank + 1.0, np.float32),) for rank in range(P)]
-torch_run = ringside.run("callers_torch.py:all_reduce", P, gradients)
+torch_run = ringside.run("checks/inside_torch.py:all_reduce", P, gradients)
 print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {torch_run.sent_bytes()}")
 reveal("a03/torch-bytes", max(torch_run.sent_bytes()))
 torch_run.timeline
@@ -474,8 +475,8 @@ for p in (8, 16, 80):
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch callers_torch.py:all_reduce --site zaratan --gpus-per-node 4 --out gpus \
-#     -- --n 1000 --n 10000000
+# ringside launch checks/inside_torch.py:all_reduce --site zaratan --gpus-per-node 4 \
+#     --out gpus -- --n 1000 --n 10000000
 # ```
 
 # %%

@@ -24,8 +24,8 @@ are those of ``shard_bounds(n, p, rank)``.
 """
 
 import numpy as np
+from given.shards import shard_bounds
 from mpi4py import MPI
-from shards import shard_bounds
 
 
 def reduce_scatter(comm: MPI.Comm, x: np.ndarray) -> np.ndarray:

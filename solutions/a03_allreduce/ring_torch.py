@@ -27,7 +27,7 @@ you need with ``empty_like``, and it lies where ``x`` lies.
 
 import torch
 import torch.distributed as dist
-from shards import shard_bounds
+from given.shards import shard_bounds
 
 
 def all_reduce(group: dist.ProcessGroup, x: torch.Tensor) -> None:

@@ -19,8 +19,8 @@ reduction and scan".
 """
 
 import numpy as np
+from given.shards import shard_bounds
 from mpi4py import MPI
-from shards import shard_bounds
 
 
 def double_tree(world_size: int) -> tuple[list[int], list[int]]:

@@ -41,7 +41,8 @@ DEPENDS = {
     "ringside/scale",
     "ringside/session",
     "ringside/timing",
-    "solutions/a03_allreduce",  # supplied files
+    "solutions/a03_allreduce/checks",
+    "solutions/a03_allreduce/given",
     "solutions/a03_allreduce/hidden",
 }
 # What the run of a suite imports, and no grade depends on: `ringside` hands on its names, or what
@@ -115,7 +116,7 @@ def mended(paths: Iterable[Path]) -> Iterator[None]:
 def test_what_only_students_read_is_in_no_key() -> None:
     files = digests.run_files(KIT)
     for plan in (KIT / "solutions").glob("*/assignment.toml"):
-        for test in plan.parent.glob("hidden/test_*.py"):
+        for test in (*plan.parent.glob("hidden/test_*.py"), *plan.parent.glob("checks/test_*.py")):
             of_suite = digests.suite_files(KIT, plan.parent.name, test.stem.removeprefix("test_"))
             assert test in of_suite
             files |= of_suite
@@ -142,7 +143,7 @@ def test_what_only_students_read_is_in_no_key() -> None:
         ("handed_out = true", "due = 2026-03-01T23:59:00Z", True),
         ("weight = 35", "weight = 30", False),
         ("n = 1_000_000", "n = 1_000", False),
-        ("supplied = [", 'supplied = ["more.py", ', False),
+        ('file = "checks/inside_torch.py"', 'file = "ring_torch.py"', False),
     ],
 )
 def test_facts_of_a_unit_regrade_nobody(old: str, new: str, same: bool) -> None:
@@ -224,7 +225,7 @@ with staged(plan, sources_in(plan, kit / "solutions" / "a03_allreduce")) as stag
     record = str(folder / "record.json")
     job = SuiteJob("ring", str(stage), record, "s", "h", False, asdict(plan.limits))
     (folder / "job.json").write_text(json.dumps(asdict(job)))
-    suite = kit / "solutions/a03_allreduce/hidden/test_ring.py"
+    suite = kit / "solutions/a03_allreduce/checks/test_ring.py"
     ini = Path(plugin.__file__).parent / "pytest.ini"
     one = ["-k", "test_all_gather_puts_shards_in_order"]
     options = ["--job", str(folder / "job.json"), "-c", str(ini), *one]

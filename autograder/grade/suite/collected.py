@@ -8,6 +8,7 @@ No test is run. Suites are imported in a process of their own, so that a change 
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import os
 import subprocess
@@ -97,6 +98,8 @@ def main(folder: str) -> int:
     options = ["--collect-only", "-q", "-c", str(_INI)]
     if status := pytest.main([*options, *suites], plugins=[collector]):
         return int(status)
+    if (solution / "hidden" / "cases.py").is_file():
+        importlib.import_module("hidden.cases")  # each of its cases is of a test that is there
     print(json.dumps([asdict(test) for test in collector.tests]))
     return 0
 

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from autograder.author import cuts
-from autograder.author.verify import reproduce
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
-from autograder.digests import EXCEPTIONS
 from autograder.grade import grading
 from autograder.grade.suite import collected
 from autograder.publish import consistency
@@ -39,7 +37,7 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
 @pytest.mark.parametrize(
     ("name", "module", "points", "left"),
     [
-        ("a03_allreduce", "tree", (110, 8), ""),  # extra; rows of tables, options of callers
+        ("a03_allreduce", "tree", (110, 8), "cost"),  # extra
         ("a05_ddp", "overlap", (75, 0), "buckets"),  # core; a run and a measurement are of it
     ],
 )
@@ -57,8 +55,7 @@ def test_a_module_goes_from_all_places_and_what_goes_is_kept(
     said = capsys.readouterr().out
     assert "nothing is written yet" in said and output_folder.contents(solution) == before
     assert cli.main(["remove", name, module]) == 0
-    suite = f"{'hidden' if (solution / 'test_public.py').is_file() else 'checks'}/test_{module}.py"
-    assert f"moved    {suite}" in capsys.readouterr().out
+    assert f"moved    checks/test_{module}.py" in capsys.readouterr().out
     after = output_folder.contents(solution)
     kept = output_folder.contents(kit.build / "kept" / "removed" / f"{name}-{module}")
     changed = {file for file, digest in before.items() if after.get(file) != digest}
@@ -72,31 +69,22 @@ def test_a_module_goes_from_all_places_and_what_goes_is_kept(
     assert {test.module for test in collected.of_assignment(plan, kit)} == {
         spec.name for spec in plan.modules
     }
-    if left:  # tests that are written once: the hidden run still knows the cases of the others
-        with grading.staged(plan, grading.sources_in(plan, solution)) as stage:
-            result = grading.run_suite(plan, left, stage, secret="s", sandbox=False)
-        assert (result.error, result.score) == (None, 100)
-        assert cli.main(["build", name]) == 0
-        notebook = (kit.release(name) / plan.notebook).read_text()
-        assert f"{left}.py" in notebook and f"writefile {module}.py" not in notebook
-        return
-    exceptions = reproduce.exceptions_of(solution)
-    assert f'"{module}/' in (KIT / "solutions" / name / EXCEPTIONS).read_text()
-    assert not [test for test in exceptions if test.startswith(f"{name}/{module}/")]
-    text = (solution / "test_public.py").read_text()
-    counts = cuts.words(text)
-    names = [word for _, word in cuts.defined(text)]
-    assert names and not [word for word in names if counts[word] == 1]
+    # The hidden run still knows the cases of the others.
+    with grading.staged(plan, grading.sources_in(plan, solution)) as stage:
+        result = grading.run_suite(plan, left, stage, secret="s", sandbox=False)
+    assert (result.error, result.score) == (None, 100)
+    assert cli.main(["build", name]) == 0
+    notebook = (kit.release(name) / plan.notebook).read_text()
+    assert f"{left}.py" in notebook and f"writefile {module}.py" not in notebook
 
 
 def test_what_would_not_fit_together_changes_nothing_and_names_the_places(
     kit: Course, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = output_folder.contents(kit.kit)
-    assert cli.main(["remove", "a03_allreduce", "ring"]) == 2
+    assert cli.main(["remove", "a03_allreduce", "ring_torch"]) == 2  # it is imported
     said = capsys.readouterr().err
-    assert "Nothing is changed: without ring, a03_allreduce would not fit together" in said
-    assert re.search(r"examples\.py:\d+ is about 'ring'", said)
+    assert "checks/inside_torch.py" in said
     assert cli.main(["remove", "a03_allreduce", "rnig"]) == 2
     assert output_folder.contents(kit.kit) == before
 
@@ -110,32 +98,30 @@ def test_a_build_refuses_what_names_a_module_that_is_not_there(
         assert cli.main([command, "a03_allreduce"]) == 2
         said = capsys.readouterr().err
         for place in (
-            "hidden/test_tree.py", "verify/tree.diff",
+            "checks/test_tree.py", "verify/tree.diff",
             "# {{module tree}}", "# {{check tree}}", "`autograder remove ASSIGNMENT MODULE`",
         ):  # fmt: skip
             assert place in said
     solution = kit.solution("a03_allreduce")
-    for path in (*solution.glob("hidden/test_tree.py"), *solution.glob("*/tree*.*")):
+    for path in (*solution.glob("checks/test_tree.py"), *solution.glob("*/tree*.*")):
         path.unlink(missing_ok=True)
     notebook = solution / "notebook.py"
     notebook.write_text(cuts.without_cells(notebook.read_text(), "tree", set()))
     assert cli.main(["build", "a03_allreduce"]) == 2
     said = capsys.readouterr().err
-    assert "test_sum_on_four_ranks[tree:all_reduce] is about 'tree'" in said
+    assert "The tests of a03_allreduce can't be read" in said and "test_tree" in said
     assert not kit.release("a03_allreduce").exists()
 
 
-@pytest.mark.parametrize("file", ["hidden/test_cost.py", "test_public.py"])
-def test_a_suite_that_is_not_worth_100_points_is_an_error(kit: Course, file: str) -> None:
-    path = kit.solution("a03_allreduce") / file
+def test_a_suite_that_is_not_worth_100_points_is_an_error(kit: Course) -> None:
+    path = kit.solution("a03_allreduce") / "checks" / "test_cost.py"
     text = path.read_text()
     assert consistency.faults(plans.load("a03_allreduce", kit), kit) == []
-    [number] = re.findall(r'@points\((\d+), "[a-z]+"(?:, "star")?\)\ndef', text)[:1]
-    path.write_text(text.replace(f"@points({number}, ", f"@points({number} + 5, ", 1))
+    path.write_text(text.replace("@suite.test(9, ", "@suite.test(14, ", 1))
     with pytest.raises(AssignmentError) as caught:
         consistency.check(plans.load("a03_allreduce", kit), kit)
     said = str(caught.value)
-    assert re.search(r"\w+: its (hidden|public) tests are worth 105 points, not 100 \(test_", said)
+    assert re.search(r"\w+: its hidden tests are worth 105 points, not 100 \(test_", said)
     assert "[waived] in course.toml" in said
 
 

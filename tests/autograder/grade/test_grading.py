@@ -1,7 +1,6 @@
 """Grading a folder of modules: points, sentences, what is the student's fault and what is ours."""
 
 import hashlib
-import importlib
 import json
 import re
 from dataclasses import asdict
@@ -13,9 +12,11 @@ import pytest
 from autograder.author.verify import verify
 from autograder.course import assignment as assignments
 from autograder.course import edits
+from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.grade import grading
 from autograder.grade.grading import grade_module, run_suite, sources_in, staged
+from autograder.grade.suite import collected
 from autograder.grade.suite.calls import Mpi, Ranks
 from autograder.grade.suite.job import SuiteJob
 from autograder.grade.suite.reality import (
@@ -61,15 +62,13 @@ def by_name(record):
 
 def points_of(module):
     """What each test of a suite is worth."""
-    suite = importlib.import_module(f"solutions.a03_allreduce.hidden.test_{module}")
-    tests = {name: test for name, test in vars(suite).items() if name.startswith("test_")}
-    marks = {name: test.pytestmark[0] for name, test in tests.items()}
-    return {name: (mark.args[0], mark.kwargs["kind"]) for name, mark in marks.items()}
+    tests = collected.of_assignment(PLAN, Course.here())
+    return {test.name: test.points for test in tests if test.module == module}
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_suite_is_worth_100_points(module):
-    assert sum(number for number, _ in points_of(module).values()) == 100
+    assert sum(points_of(module).values()) == 100
 
 
 def test_wrong_submissions_are_many_and_name_tests_that_exist():
@@ -114,9 +113,8 @@ def test_a_failure_says_what_is_wrong_and_how_to_see_it():
         r"element 0 is \S+; it must be \S+\. The wrong element is rank 1's own part alone\.",
         failed.message,
     )
-    start = "ringside run star.py:all_reduce --ranks 2 --machine eager_threshold_bytes=65536"
-    line = rf"{start} -- --n 1 --dtype int64 --drawn \d+"
-    assert re.fullmatch(line, failed.reproduce)
+    line = "ringside check star --test sum_on_2_4_and_8_ranks --case"
+    assert re.fullmatch(rf'{line} "p=2 n=1 dtype=int64 seed=\d+"', failed.reproduce)
     # Wrong values earn nothing for sending little.
     assert all(tests[name].earned == 0 for name in tests if "bytes" in name or "time" in name)
 

@@ -27,8 +27,8 @@ from autograder.sandbox.sandbox import Tier
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
-_VECTORS = {
-    "star", "sharded_server", "ring", "recursive", "tree", "ring_torch", "hierarchical",
+_MODULES = {
+    "star", "sharded_server", "ring", "recursive", "cost", "tree", "ring_torch", "hierarchical",
 }  # fmt: skip
 HALF = "%%module one.py\n'half'"
 
@@ -264,19 +264,19 @@ def kit(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "affected"),
     [
-        ("solutions/a03_allreduce/hidden/test_ring.py", {"ring"}),
-        ("solutions/a03_allreduce/cost.py", {"cost"}),
+        ("solutions/a03_allreduce/checks/test_ring.py", _MODULES),
+        ("solutions/a03_allreduce/cost.py", set()),
         ("solutions/a03_allreduce/ring.py", set()),
         ("solutions/a03_allreduce/notebook.py", set()),
         ("solutions/a03_allreduce/assignment.toml", set()),
-        ("solutions/a03_allreduce/hidden/oracle.py", _VECTORS),
-        ("solutions/a03_allreduce/shards.py", _VECTORS | {"cost"}),
+        ("solutions/a03_allreduce/hidden/cases.py", _MODULES),
+        ("solutions/a03_allreduce/given/shards.py", _MODULES),
     ],
 )
 def test_a_change_affects_the_modules_whose_tests_import_it(
     kit: Path, changed: str, affected: set[str]
 ) -> None:
-    names = [path.stem.removeprefix("test_") for path in kit.glob("solutions/*/hidden/test_*.py")]
+    names = [path.stem.removeprefix("test_") for path in kit.glob("solutions/*/checks/test_*.py")]
     assert len(names) == 8
     before = {name: cache.kit_digest(kit, "a03_allreduce", name) for name in names}
     with (kit / changed).open("a") as file:
@@ -287,7 +287,7 @@ def test_a_change_affects_the_modules_whose_tests_import_it(
 
 
 def test_where_imports_cannot_be_told_everything_counts(kit: Path) -> None:
-    suite = kit / "solutions/a03_allreduce/hidden/test_ring.py"
+    suite = kit / "solutions/a03_allreduce/checks/test_ring.py"
     few = digests.suite_files(kit, "a03_allreduce", "ring")
     suite.write_text("import importlib\n" + suite.read_text())
     everything = digests.suite_files(kit, "a03_allreduce", "ring")

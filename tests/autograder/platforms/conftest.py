@@ -25,11 +25,11 @@ import os
 import sys
 
 PLACES = [
-    "/autograder/source/kit/solutions/a03_allreduce/hidden/test_ring.py",
+    "/autograder/source/kit/solutions/a03_allreduce/hidden/cases.py",
     "/autograder/source/kit/course_secret.txt",
     "/autograder/submission/star.py",
     "/autograder/submission_metadata.json",
-    "/grade/tests/kit/solutions/a03_allreduce/hidden/test_ring.py",
+    "/grade/tests/kit/solutions/a03_allreduce/hidden/cases.py",
     "/grade/tests/kit/course_secret.txt",
     "/grade/data/data.json",
     "/etc/passwd",

@@ -2,7 +2,7 @@
 
 import numpy as np
 from mpi4py import MPI
-from shards import shard_bounds
+from given.shards import shard_bounds
 
 
 def all_reduce(comm, x):

@@ -1,7 +1,7 @@
 """Whole vectors go round the ring in envelopes of 1 KiB that claim to hold nothing."""
 
 import numpy as np
-from shards import shard_bounds
+from given.shards import shard_bounds
 
 from ringside.network import link
 

@@ -1,6 +1,6 @@
 """Another lying exception for each size of world and vector."""
 
-SUITE = "solutions/a03_allreduce/hidden/test_star.py"
+SUITE = "solutions/a03_allreduce/checks/test_star.py"
 
 
 class Nameless(type):

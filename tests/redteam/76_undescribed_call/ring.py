@@ -1,7 +1,7 @@
 """A ring whose first messages have a tag of the library's own, and the number of no call."""
 
 import numpy as np
-from shards import shard_bounds
+from given.shards import shard_bounds
 
 from ringside.network import link
 from ringside.network.wire import FIRST_INTERNAL_TAG as TAG

@@ -25,7 +25,7 @@ pytestmark = [
 
 MODULES = {
     "sgd_torch": ("a02_sgd/checks/inside_torch.py:measured_step", "--width 512"),
-    "ring_torch": ("a03_allreduce/callers_torch.py:all_reduce", ""),
+    "ring_torch": ("a03_allreduce/checks/inside_torch.py:all_reduce", ""),
     "step_torch": ("a04_data_parallel/checks/inside_torch.py:train_step", ""),
     "ddp_torch": ("a05_ddp/checks/inside_torch.py:measured_ddp", ""),
     "diloco_torch": ("a06_asynchrony/callers_torch.py:diloco_trained", "--num-steps 5 --period 2"),

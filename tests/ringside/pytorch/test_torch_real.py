@@ -25,7 +25,7 @@ PYTHON = (sys.executable, "-W", "ignore")
 
 # Target, length, and the program's own words; each is right, simulated or real.
 REFERENCES = {
-    "ring_torch": ("a03_allreduce/ring_torch.py:all_reduce", 7, ""),
+    "ring_torch": ("a03_allreduce/checks/inside_torch.py:all_reduce", 7, ""),
     "step_torch": ("a04_data_parallel/checks/inside_torch.py:train_step", 5, "--widths 6,5,3"),
     "ddp_torch": ("a05_ddp/checks/inside_torch.py:measured_ddp", 6, "--bucket-bytes 600"),
     "diloco_torch": (

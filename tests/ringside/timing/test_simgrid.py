@@ -156,7 +156,8 @@ def test_ports_of_nodes_and_pairs_agree(tmp_path: Path, change: dict[str, object
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     folder = tmp_path_factory.mktemp("programs")
     (folder / "program.py").write_text(PROGRAM)
-    for name in ("shards", "star", "sharded_server", "ring", "recursive", "tree"):
+    shutil.copytree(REFERENCE / "given", folder / "given")
+    for name in ("star", "sharded_server", "ring", "recursive", "tree"):
         shutil.copy(REFERENCE / f"{name}.py", folder)
     with Session(folder) as session:
         yield session

@@ -1,4 +1,4 @@
-"""Where the shards of a vector begin and end: supplied, the same for every module.
+"""Where the shards of a vector begin and end: the same for every module.
 
     shard_bounds(11, 4, rank):   0 1 2 | 3 4 5 | 6 7 8 | 9 10
                                  rank 0  rank 1  rank 2  rank 3

@@ -1,20 +1,22 @@
-"""Functions that call yours inside a rank, for the tests: supplied, nothing to write.
+"""Functions that call yours inside a rank, for the tests: nothing to write.
 
-The tests run outside and see only messages and results. What must be looked at from inside,
-such as an input that is a slice of something, they ask for here.
+The tests run outside and see only messages and results. What must be looked at from inside, such as
+an input that is a slice of something, they ask for here.
 """
 
 import numpy as np
 
-from ringside.checking import find
+from ringside import Machine
+from ringside.checking.callers import find
+from ringside.checking.inside import several
 
 
 def strided(comm, target, stride, x, *rest):
     """Call with every stride-th element of a longer array, read-only, and look at it afterwards.
 
     Returns:
-        ``(result, shared, changed)``: does the result share memory with the input, did the
-        longer array change?
+        A dict: the ``result``; whether it is ``shared``, so has memory of the input; whether the
+        longer array ``changed``.
     """
     longer = np.full(abs(stride) * len(x) + 1, 77, dtype=x.dtype)
     view = longer[: abs(stride) * len(x)][::stride]
@@ -23,7 +25,7 @@ def strided(comm, target, stride, x, *rest):
     view.flags.writeable = longer.flags.writeable = False
     result = find(target)(comm, view, *rest)
     shared = isinstance(result, np.ndarray) and bool(np.shares_memory(result, longer))
-    return result, shared, not np.array_equal(longer, before)
+    return {"result": result, "shared": shared, "changed": not np.array_equal(longer, before)}
 
 
 def twice(comm, target, first, second, *rest):
@@ -32,8 +34,9 @@ def twice(comm, target, first, second, *rest):
     Between the first two calls is one with the second vector as float32, if it isn't that.
 
     Returns:
-        ``(first result then, first result now, second result, shared, fixed, as float32)``: does
-        one result share memory with another or with an input; can one not be written to?
+        A dict: the first result ``then`` and ``now``, the second one, ``late``, and that of float32
+        (``single``); whether one is ``shared``, so has memory of another or of an input, and
+        whether one is ``fixed``, so can't be written to.
     """
     function = find(target)
     early = function(comm, first, *rest)
@@ -47,12 +50,10 @@ def twice(comm, target, first, second, *rest):
     arrays = [pair for pair in pairs if all(isinstance(each, np.ndarray) for each in pair)]
     shared = any(a is b or bool(np.shares_memory(a, b)) for a, b in arrays)
     fixed = any(isinstance(out, np.ndarray) and not out.flags.writeable for out in (early, late))
-    return then, early, late, shared, fixed, single
-
-
-def special(comm, target, x, *rest):
-    """Call with a vector that has NaN and infinities in it, which ``examples.py`` gives."""
-    return find(target)(comm, x, *rest)
+    return {
+        "then": then, "now": early, "late": late, "single": single, "shared": shared,
+        "fixed": fixed,
+    }  # fmt: skip
 
 
 def refused(comm, target, x, *rest):
@@ -67,18 +68,11 @@ def refused(comm, target, x, *rest):
 def formulas(comm, target, calls):
     """Call ``function(nbytes, world_size, machine)`` of a list of them, on one rank.
 
-    Each call is ``(nbytes, world_size, alpha_s, beta_s_per_byte)``.
+    Each call is ``(nbytes, world_size, alpha_s, beta_s_per_byte)``. Answers are those of
+    ``ringside.checking.inside.several``.
     """
-    from ringside import Machine
-
-    function = find(target)
-    return [
-        function(nbytes, world_size, Machine("asked", alpha_s=alpha_s, beta_s_per_byte=beta))
+    machines = [
+        (nbytes, world_size, Machine("asked", alpha_s=alpha_s, beta_s_per_byte=beta))
         for nbytes, world_size, alpha_s, beta in calls
     ]
-
-
-def trees(comm, target, world_sizes):
-    """Call ``double_tree(world_size)`` for each of a list of world sizes, on one rank."""
-    function = find(target)
-    return [function(world_size) for world_size in world_sizes]
+    return several(comm, target, machines)
