@@ -291,7 +291,7 @@ class Compress(Case):
             assert_like(mean, right[call][0], self, f"{where} mean", tolerance)
             if self.means_only:
                 continue
-            if isinstance(residual, np.ndarray) and len(self.lengths) == 1:
+            if isinstance(residual, np.ndarray) and self.p == 1:
                 lost = np.abs(gradients[call] + before - mean - residual).max(initial=0)
                 if lost > 1e-3:
                     raise self.fail(f"{where} mean and residual lack {lost:.2g} of what was given.")
