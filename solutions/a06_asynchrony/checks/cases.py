@@ -261,8 +261,8 @@ class RefusedTraining(Refused):
 
     target = "server:serve"
     through = "checks/inside.py:server_refusals"
-    staleness: int = -1
-    num_steps: int = -1
+    staleness: int = 0
+    num_steps: int = 0
 
     def inputs(self, rank):
         return self.staleness, self.num_steps
@@ -318,6 +318,11 @@ class LocalSgd(Case):
     dtype: str = "float64"
     nan_of: int = -1
     machine: str = field(default="buffered", kw_only=True)
+
+    @property
+    def told(self):
+        arrays = f"{len(self.shapes)} arrays{'' if self.nan_of < 0 else ' with NaN'}"
+        return f"num_steps {self.num_steps}, period {self.period}, {arrays}, {self.dtype}"
 
     def drawn(self, rng, low, high):
         """Arrays of the shapes."""

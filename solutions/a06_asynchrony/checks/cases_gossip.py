@@ -32,6 +32,11 @@ class Gossip(Case):
     nan_of: int = -1
     machine: str = field(default="buffered", kw_only=True)
 
+    @property
+    def told(self):
+        x = f"x of shape {self.shape}{'' if self.nan_of < 0 else ' with NaN'}"
+        return f"graph {self.graph}, num_rounds {self.num_rounds}, {x}, {self.dtype}"
+
     @functools.cached_property
     def edges(self):
         """Each rank's neighbours in some order, and their weights."""

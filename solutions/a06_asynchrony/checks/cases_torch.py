@@ -41,6 +41,13 @@ class Diloco(Case):
     before: bool = False
 
     @property
+    def told(self):
+        numbers = f"num_steps {self.num_steps}, period {self.period}"
+        outer = f"num_fragments {self.num_fragments}, outer {self.outer}, {self.inner}"
+        how = ", b1 frozen" * self.frozen + ", after another training" * self.before
+        return f"{numbers}, {outer}, widths {self.widths}{how}, {self.dtype}"
+
+    @property
     def params(self):
         """The initial W1, b1, W2 and b2."""
         (d, h, o), rng = self.widths, self.rng()
@@ -233,6 +240,12 @@ class Compress(Case):
     kind: str = "random"
     means_only: bool = False
     dtype: str = "float64"
+
+    @property
+    def told(self):
+        calls = "1 call" if self.num_calls == 1 else f"{self.num_calls} calls"
+        what = f"gradients of shape {self.shape}, approx_rank {self.approx_rank}"
+        return f"{what}, {calls}, {self.kind}, {self.dtype}"
 
     def gradients(self, rank, seed=None):
         """A rank's, one for each call."""
