@@ -279,8 +279,9 @@ class MeasuredTraining(Case):
     slow: int = 4
 
     def targets(self, rank):
-        """What a rank pushes, step by step."""
-        return self.rng(rank).integers(-9, 10, size=(self.steps, self.n)).astype("float64")
+        """What a rank pushes, step by step; means over all workers are whole numbers."""
+        drawn = self.rng(rank).integers(-9, 10, size=(self.steps, self.n))
+        return max(1, self.p - 1) * drawn.astype("float64")
 
     def inputs(self, rank):
         matrix = self.rng().standard_normal((self.n, self.n))
