@@ -294,11 +294,11 @@ class Compress(Case):
         for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
             self.check_calls(rank, value, right, self.gradients(rank))
 
-    def check_calls(self, rank, value, right, gradients):
-        """Per call the mean and the residual of a rank."""
+    def check_calls(self, rank, value, right, gradients, of=""):
+        """Per call the mean and the residual of a rank; ``of`` which series they are."""
         before = np.zeros(self.shape)
         for call, (mean, residual) in enumerate(value):
-            where = f"in call {call + 1} of {self.num_calls}, rank {rank}'s"
+            where = f"in call {call + 1} of {self.num_calls}{of}, rank {rank}'s"
             tolerance = TOLERANCES[self.dtype]
             assert_like(mean, right[call][0], self, f"{where} mean", tolerance)
             if self.means_only:
@@ -372,7 +372,8 @@ class CompressInTurns(Compress):
         for number, seed in enumerate(self.seeds):
             for rank, (value, right) in enumerate(zip(run.values, self.right(seed), strict=True)):
                 gradients = self.gradients(rank, seed)
-                self.check_calls(rank, value["series"][number], right, gradients)
+                of = f" for the {('first', 'second')[number]} of two gradients in turns"
+                self.check_calls(rank, value["series"][number], right, gradients, of)
         for rank, value in enumerate(run.values):
             check_looked_at(self, rank, value)
 
