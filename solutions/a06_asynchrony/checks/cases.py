@@ -11,6 +11,7 @@ from given.server_problem import Problem, seed_apart, trained
 from ringside import Machine
 from ringside.checking import assert_own_messages, assert_ran
 from ringside.checking.cases import Case, assert_like, cast, machine_of
+from ringside.checking.inside import same
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 
 # -- what several modules need ---------------------------------------------------------------------
@@ -44,6 +45,16 @@ def check_looked_at(case, rank, value):
         )
 
 
+def assert_repeated(case, run):
+    """What came of a call the first time comes of it the second time."""
+    for rank, (first, second) in enumerate(run.values):
+        if not same(first, second):
+            raise case.fail(
+                f"rank {rank} has another result where the same training is made a second time; "
+                "nothing may be kept from one call to the next."
+            )
+
+
 def assert_equal_copies(case, of_ranks, what):
     """All ranks have the same arrays, bit for bit."""
     for rank, own in enumerate(of_ranks):
@@ -75,7 +86,6 @@ class Training(Case):
         steps: worker k makes ``steps[k % len(steps)]`` steps.
         paces: and takes about ``paces[k % len(paces)]`` ms for each; (): k + 2 ms.
         fixed: gradients don't depend on the weights, so that the order of pushes doesn't matter.
-        before: they train on another problem first.
     """
 
     target = "server:serve"
@@ -85,7 +95,6 @@ class Training(Case):
     paces: tuple = ()
     n: int = 4
     fixed: bool = False
-    before: bool = False
     late = 0
 
     @property
@@ -124,14 +133,14 @@ class Training(Case):
 
     def inputs(self, rank):
         given = self.num_steps, self.worker_paces, self.staleness, self.n, self.problem_seed
-        return *given, self.fixed, self.before
+        return *given, self.fixed
 
     def check(self, run):
         assert_ran(run, self)
         self.check_weights(run.values[0])
         for rank in range(1, self.p):
             self.check_worker(rank, run.values[rank])
-        if hasattr(run, "trace") and not self.before:
+        if hasattr(run, "trace"):
             assert_own_messages(run, self)
 
     def check_weights(self, value):
@@ -155,6 +164,22 @@ def assert_versions(case, rank, value, wanted):
             f"rank {rank}'s work returned {_short(value)}; its gradients must be computed on the "
             f"versions {_short(wanted)}."
         )
+
+
+@dataclass(frozen=True)
+class TrainingTwice(Training):
+    """The same training twice."""
+
+    through = "checks/inside.py:server_twice"
+
+    def check(self, run):
+        assert_ran(run, self)
+        assert_repeated(self, run)
+        for rank, (_, value) in enumerate(run.values):
+            if rank == 0:
+                self.check_weights(value)
+            else:
+                self.check_worker(rank, value)
 
 
 @dataclass(frozen=True)

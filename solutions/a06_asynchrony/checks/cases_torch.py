@@ -1,12 +1,12 @@
 """The calls of diloco_torch.py and compress_torch.py that the tests make: without torch."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import ringside
-from checks.cases import Refused, check_looked_at
+from checks.cases import Refused, assert_repeated, check_looked_at
 from ringside.checking import announced, assert_ran
 from ringside.checking.cases import Case, assert_like, cast
 from ringside.trace import Kind
@@ -24,7 +24,6 @@ class Diloco(Case):
         widths: of the network: d, h and o.
         frozen: b1 doesn't learn, and there is a buffer.
         step_s: virtual time of a step.
-        before: another model is trained first.
     """
 
     target = "diloco_torch:train"
@@ -38,14 +37,13 @@ class Diloco(Case):
     frozen: bool = False
     step_s: float = 0.0
     dtype: str = "float64"
-    before: bool = False
 
     @property
     def told(self):
         numbers = f"num_steps {self.num_steps}, period {self.period}"
         outer = f"num_fragments {self.num_fragments}, outer {self.outer}, {self.inner}"
-        how = ", b1 frozen" * self.frozen + ", after another training" * self.before
-        return f"{numbers}, {outer}, widths {self.widths}{how}, {self.dtype}"
+        frozen = ", b1 frozen" * self.frozen
+        return f"{numbers}, {outer}, widths {self.widths}{frozen}, {self.dtype}"
 
     @property
     def params(self):
@@ -68,7 +66,7 @@ class Diloco(Case):
     def inputs(self, rank):
         numbers = (*self.outer, self.num_steps, self.period, self.num_fragments)
         how = self.inner, self.frozen, self.step_s, numbers
-        return self.params, self.batches(rank), *how, self.before
+        return self.params, self.batches(rank), *how
 
     def right(self):
         """Whether None is returned; and W1, b1, W2 and b2 at the end, of all ranks on one."""
@@ -137,6 +135,18 @@ class Diloco(Case):
         lengths = [hi - lo for lo, hi in itertools.pairwise(self.ends)]
         taken = range(1, self.num_steps + 1)
         return [lengths[f] for each in taken for f in self.turns(each) if lengths[f]]
+
+
+@dataclass(frozen=True)
+class DilocoTwice(Diloco):
+    """The same training twice, of two models."""
+
+    through = "checks/inside_torch.py:diloco_twice"
+
+    def check(self, run):
+        assert_ran(run, self)
+        assert_repeated(self, run)
+        super().check(replace(run, values=[second for _, second in run.values]))
 
 
 @dataclass(frozen=True)

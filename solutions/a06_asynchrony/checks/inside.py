@@ -4,6 +4,8 @@ The tests run outside and see messages and results only. What must be made or lo
 rank, they ask for here.
 """
 
+from copy import deepcopy
+
 import numpy as np
 from given.local_loss import LocalLoss
 from given.server_problem import Problem
@@ -15,24 +17,25 @@ from ringside.checking.callers import find
 # -- server ----------------------------------------------------------------------------------------
 
 
-def server_training(comm, steps, paces, staleness, n=4, seed=0, fixed=False, before=False):
+def server_training(comm, steps, paces, staleness, n=4, seed=0, fixed=False):
     """``serve`` and ``work`` train together; see ``given.server_problem.Problem``.
-
-    Args:
-        before: they train on another problem first.
 
     Returns:
         On rank 0 a dict: ``weights``; ``kept`` (are those that ``serve`` was given as they were?);
         ``shared`` (is the result the same memory?). On others the versions.
     """
-    if before:
-        server_training(comm, steps, paces, staleness, n, seed + 1, fixed)
-        comm.Barrier()
     problem = of_ranks(comm, Problem(n, steps, paces, seed, fixed))
     if comm.Get_rank() == 0:
         return server_side(comm, problem, staleness)
     worker = comm.Get_rank() - 1
     return find("server:work")(comm, problem.gradient(worker), problem.steps[worker])
+
+
+def server_twice(comm, *arguments):
+    """The same training twice; what it gave the first time and the second time."""
+    first = deepcopy(server_training(comm, *arguments))
+    comm.Barrier()
+    return first, server_training(comm, *arguments)
 
 
 def of_ranks(comm, problem):

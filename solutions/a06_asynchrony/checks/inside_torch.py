@@ -12,19 +12,15 @@ from ringside.checking.callers import find
 # -- diloco_torch ----------------------------------------------------------------------------------
 
 
-def diloco_trained(group, params, batches, inner, frozen, step_s, numbers, before=False):
+def diloco_trained(group, params, batches, inner, frozen, step_s, numbers):
     """``diloco_torch.train`` on a rank's own loss.
 
     Args:
         numbers: what ``train`` gets after ``inner``.
-        before: another model is trained first.
 
     Returns:
         ``(returned_none, params)``: the parameters as the model has them afterwards.
     """
-    if before:
-        other = [0.5 * each for each in params]
-        diloco_trained(group, other, batches, inner, frozen, step_s, numbers)
     model = Network(params, frozen)
     held = list(model.parameters())  # the optimizer holds these, too
     optimizer = optimizer_of(model, inner)
@@ -32,6 +28,11 @@ def diloco_trained(group, params, batches, inner, frozen, step_s, numbers, befor
         group, model, LocalLoss(batches, step_s), optimizer, *numbers
     )
     return returned is None, [each.detach().clone() for each in held]
+
+
+def diloco_twice(group, *arguments):
+    """The same training twice, of two models."""
+    return diloco_trained(group, *arguments), diloco_trained(group, *arguments)
 
 
 def diloco_refused(group, outer_lr, outer_momentum, num_steps, period, num_fragments):

@@ -3,7 +3,14 @@
 import numpy as np
 
 from checks.cases import assert_equal_copies
-from checks.cases_torch import Diloco, RefusedDiloco, ops_of_ranks, reduced_after_steps, ring_s
+from checks.cases_torch import (
+    Diloco,
+    DilocoTwice,
+    RefusedDiloco,
+    ops_of_ranks,
+    reduced_after_steps,
+    ring_s,
+)
 from ringside.checking import assert_makespan, assert_moved
 from ringside.checking.cases import machine_of
 from ringside.checking.suite import Suite, group
@@ -37,11 +44,11 @@ def test_ranks_meet_once_a_period(case, run):
 
 @suite.test(
     15, "values",
-    group(ONE, Diloco(2, 6, 3, widths=EVEN, before=True), Diloco(2, 3, 1, outer=(1.0, 0.0))),
+    group(ONE, DilocoTwice(2, 6, 3, widths=EVEN), Diloco(2, 3, 1, outer=(1.0, 0.0))),
     group(SEVERAL, Diloco(3, 8, 4, 2, widths=EVEN), Diloco(2, 10, 4, 3, widths=EVEN)),
 )  # fmt: skip
 def test_serial_recursion_on_2_to_5_ranks(case, run):
-    """Also after the training of another model."""
+    """Also a second time."""
 
 
 @suite.test(8, "values", *(Diloco(2, 6, 3, inner=inner) for inner in ("momentum", "adamw")))

@@ -5,6 +5,7 @@ from checks.cases import (
     ScriptedServer,
     ScriptedWorkers,
     Training,
+    TrainingTwice,
     wire,
 )
 from ringside.checking import Verdict, assert_makespan, assert_own_messages, assert_ran
@@ -83,9 +84,9 @@ def test_gradients_travel_to_the_server(case, ranks):
     raise first
 
 
-@suite.test(9, "values", Training(2), Training(4, (3, 4, 2)), Training(3, (2, 3), before=True))
+@suite.test(9, "values", TrainingTwice(3, (2, 3)), Training(2), Training(4, (3, 4, 2)))
 def test_asynchronous_training_takes_each_push_as_it_comes(case, run):
-    """Weights and versions are those of one process, also after another training."""
+    """Weights and versions are those of one process, also of a second training."""
 
 
 @suite.test(10, "values", Training(3, (3,), 0), Training(4, (2,), 0))

@@ -13,9 +13,17 @@ from checks.cases import (
     ScriptedServer,
     ScriptedWorkers,
     Training,
+    TrainingTwice,
 )
 from checks.cases_gossip import Gossip, GossipTwice, RefusedGossip
-from checks.cases_torch import Compress, CompressInTurns, Diloco, RefusedCompress, RefusedDiloco
+from checks.cases_torch import (
+    Compress,
+    CompressInTurns,
+    Diloco,
+    DilocoTwice,
+    RefusedCompress,
+    RefusedDiloco,
+)
 
 from ringside.checking.suite import group, hidden
 
@@ -26,10 +34,10 @@ each_way, one_call = server.each_way, compress.one_call
 hidden(server.test_gradients_travel_to_the_server, Training(4, (3,), n=8, machine="buffered"))
 hidden(
     server.test_asynchronous_training_takes_each_push_as_it_comes,
+    TrainingTwice(3, (2, 3)),
     Training(3, (4,), n=7),
     Training(4, (3, 5, 4)),
     Training(5, (3,), n=2),
-    Training(3, (2, 3), before=True),
     Training(2),
 )
 hidden(
@@ -303,8 +311,8 @@ hidden(
     diloco.test_serial_recursion_on_2_to_5_ranks,
     group(
         diloco.ONE,
+        DilocoTwice(2, 9, 3, 1, widths=EVEN),
         Diloco(2, 5, 1, 1, (1.0, 0.0), widths=EVEN),
-        Diloco(2, 9, 3, 1, widths=EVEN, before=True),
         Diloco(5, 8, 4, 1, (0.5, 0.3), widths=EVEN),
     ),
     group(
