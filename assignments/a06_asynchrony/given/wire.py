@@ -1,4 +1,4 @@
-"""What travels between server and workers: supplied.
+"""What travels between server and workers.
 
     tag    from      to        elements (float64)
     PULL   worker    rank 0    none: the worker asks for the weights

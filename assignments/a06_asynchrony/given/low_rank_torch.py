@@ -1,4 +1,4 @@
-"""Where a low-rank approximation begins: supplied, nothing to write."""
+"""Where a low-rank approximation begins: nothing to write."""
 
 import numpy as np
 import torch

@@ -1,19 +1,22 @@
-"""Functions that call the torch modules inside a rank, for the tests: supplied, nothing to write.
+"""Functions that call the torch modules inside a rank, for the tests: nothing to write.
 
 The tests run outside and see only messages and results. What a rank alone can make, such as a
 model, and what must be looked at from inside, is here.
 """
 
 import torch
-from local_problem_torch import LocalLoss, Network, optimizer_of
+from given.local_problem_torch import LocalLoss, Network, optimizer_of
 
-from ringside.checking import find
+from ringside.checking.callers import find
 
 # -- diloco_torch ----------------------------------------------------------------------------------
 
 
 def diloco_trained(group, params, batches, inner, frozen, step_s, numbers):
     """``diloco_torch.train`` on a rank's own loss.
+
+    Args:
+        numbers: what ``train`` gets after ``inner``.
 
     Returns:
         ``(returned_none, params)``: the parameters as the model has them afterwards.
@@ -25,6 +28,11 @@ def diloco_trained(group, params, batches, inner, frozen, step_s, numbers):
         group, model, LocalLoss(batches, step_s), optimizer, *numbers
     )
     return returned is None, [each.detach().clone() for each in held]
+
+
+def diloco_twice(group, *arguments):
+    """The same training twice, of two models."""
+    return diloco_trained(group, *arguments), diloco_trained(group, *arguments)
 
 
 def diloco_refused(group, outer_lr, outer_momentum, num_steps, period, num_fragments):
@@ -65,8 +73,8 @@ def compressed_in_turns(group, gradients, others, approx_rank, seed, other_seed)
     """Two series of calls in turns, with a state each and gradients with gaps in memory.
 
     Returns:
-        ``(first, second, changed, shared)``: of each series per call the mean and the residual;
-        was an argument changed, and does a result share memory with one?
+        A dict: ``series``, of each per call the mean and the residual; was an argument ``changed``,
+        and does a result ``share`` memory with one?
     """
     states = {"seed": seed}, {"seed": other_seed}
     answers, changed, shared = ([], []), False, False
@@ -85,32 +93,15 @@ def compressed_in_turns(group, gradients, others, approx_rank, seed, other_seed)
             answers[k].append(results)
             residuals[k] = results[1]
     changed |= states[0].get("seed") != seed or states[1].get("seed") != other_seed
-    return *answers, changed, shared
-
-
-def compress_trained(group, x, y, approx_rank, num_steps, lr, seed):
-    """Least squares of this rank's x and y, by gradients in low rank: W after all steps.
-
-    The loss is half the mean over the samples of ``|x W - y|^2``; W begins with zeros.
-    """
-    weight = torch.zeros(x.shape[1], y.shape[1], dtype=x.dtype)
-    residual, state = torch.zeros_like(weight), {"seed": seed}
-    for _ in range(num_steps):
-        gradient = x.T @ (x @ weight - y) / len(x)
-        mean, residual = find("compress_torch:all_reduce")(
-            group, gradient, residual, approx_rank, state
-        )
-        weight = weight - lr * mean
-    return weight
+    return {"series": answers, "changed": changed, "shared": shared}
 
 
 def compress_refused(group, approx_rank, residual_shape):
     """``compress_torch.all_reduce`` with arguments that can't be right: its error."""
     gradient = torch.ones(4, 6, dtype=torch.float64)
     residual = torch.zeros(*residual_shape, dtype=torch.float64)
-    return error_of(
-        "compress_torch:all_reduce", group, gradient, residual, approx_rank, {"seed": 1}
-    )
+    state = {"seed": 1}
+    return error_of("compress_torch:all_reduce", group, gradient, residual, approx_rank, state), 0
 
 
 # -- what both need --------------------------------------------------------------------------------

@@ -1,22 +1,24 @@
-"""Functions that call yours inside a rank, for the tests: supplied, nothing to write.
+"""Functions that call yours inside a rank, for the tests: nothing to write.
 
 The tests run outside and see messages and results only. What must be made or looked at inside a
-rank, they ask for here. A verdict names the same functions in its line.
+rank, they ask for here.
 """
 
+from copy import deepcopy
+
 import numpy as np
-from local_loss import LocalLoss
-from server_problem import Problem
-from wire import END, PULL, PUSH, STATE, receive, send
+from given.local_loss import LocalLoss
+from given.server_problem import Problem
+from given.wire import END, PULL, PUSH, STATE, receive, send
 
 import ringside
-from ringside.checking import find
+from ringside.checking.callers import find
 
 # -- server ----------------------------------------------------------------------------------------
 
 
 def server_training(comm, steps, paces, staleness, n=4, seed=0, fixed=False):
-    """``serve`` and ``work`` train together; see ``server_problem.Problem``.
+    """``serve`` and ``work`` train together; see ``given.server_problem.Problem``.
 
     Returns:
         On rank 0 a dict: ``weights``; ``kept`` (are those that ``serve`` was given as they were?);
@@ -27,6 +29,13 @@ def server_training(comm, steps, paces, staleness, n=4, seed=0, fixed=False):
         return server_side(comm, problem, staleness)
     worker = comm.Get_rank() - 1
     return find("server:work")(comm, problem.gradient(worker), problem.steps[worker])
+
+
+def server_twice(comm, *arguments):
+    """The same training twice; what it gave the first time and the second time."""
+    first = deepcopy(server_training(comm, *arguments))
+    comm.Barrier()
+    return first, server_training(comm, *arguments)
 
 
 def of_ranks(comm, problem):
@@ -48,7 +57,7 @@ def server_side(comm, problem, staleness):
     return {"weights": weights, "kept": bool(kept), "shared": bool(shared)}
 
 
-def scripted_workers(comm, steps, paces, staleness, n=4, seed=0, late=0):
+def scripted_workers(comm, steps, paces, staleness, n, seed, late):
     """``serve`` on rank 0; on the other ranks not your ``work``, but a list of messages.
 
     Args:
@@ -68,8 +77,11 @@ def scripted_workers(comm, steps, paces, staleness, n=4, seed=0, late=0):
     return play(comm, [*script, ("send", 0, END)], problem.gradient(worker))
 
 
-def scripted_server(comm, steps, n=4, seed=0):
+def scripted_server(comm, steps, n, seed, answers):
     """``work`` on all ranks but 0; on rank 0 not your ``serve``, but a list of messages.
+
+    Args:
+        answers: in the order of the messages, ``(worker, version, weights)``.
 
     Returns:
         On rank 0 what came: ``(source, tag, version, array)``; on others the versions.
@@ -79,24 +91,11 @@ def scripted_server(comm, steps, n=4, seed=0):
         worker = comm.Get_rank() - 1
         return find("server:work")(comm, problem.gradient(worker), problem.steps[worker])
     script = []
-    for answers in server_answers(problem, seed):
-        for worker, (version, weights) in answers.items():
-            script += [("receive", worker + 1), ("send", worker + 1, STATE, version, weights)]
-            script += [("receive", worker + 1)]
+    for worker, version, weights in answers:
+        script += [("receive", worker + 1), ("send", worker + 1, STATE, version, weights)]
+        script += [("receive", worker + 1)]
     script += [("receive", worker + 1) for worker in range(len(steps))]
     return play(comm, script)
-
-
-def server_answers(problem, seed):
-    """Per step and worker the version and weights that ``scripted_server`` answers."""
-    rng = np.random.default_rng([seed, 1])
-    answers = []
-    for step in range(max(problem.steps, default=0)):
-        workers = [worker for worker, count in enumerate(problem.steps) if count > step]
-        answers.append(
-            {w: (int(rng.integers(2**40)), rng.standard_normal(problem.n)) for w in workers}
-        )
-    return answers
 
 
 def play(comm, script, gradient=None):
@@ -122,15 +121,13 @@ def play(comm, script, gradient=None):
 
 
 def server_refusals(comm, staleness, num_steps):
-    """What ``serve`` and ``work`` raise with such arguments: the exception's type, or None."""
-    try:
-        if comm.Get_rank() == 0:
-            find("server:serve")(comm, np.zeros(2), lambda weights, gradient: weights, staleness)
-        else:
-            find("server:work")(comm, lambda weights, step: weights, num_steps)
-    except Exception as error:
-        return type(error).__name__
-    return None
+    """What ``serve`` and ``work`` raise with such arguments, and gradients computed."""
+    called = []
+    if comm.Get_rank() == 0:
+        weights = np.zeros(2)
+        return error_of("server:serve", comm, weights, lambda w, g: w, staleness), 0
+    error = error_of("server:work", comm, lambda w, step: called.append(step), num_steps)
+    return error, len(called)
 
 
 # -- local_sgd -------------------------------------------------------------------------------------
@@ -143,18 +140,20 @@ def local_sgd_trained(comm, params, curvatures, samples, num_steps, period, lr):
 
 
 def local_sgd_looked_at(comm, params, curvatures, samples, num_steps, period, lr):
-    """Two equal calls of ``local_sgd.train``.
+    """Two calls of ``local_sgd.train``; the second one has the arrays in the reverse order.
 
     Returns:
-        ``(first, second, changed, shared)``: both results, looked at after the second call; was
-        ``params`` changed, and does a result share memory with it or with the other one?
+        A dict: ``first`` and ``second``, both results after the second call; was ``params``
+        ``changed``, and does a result ``share`` memory with it or with the other one?
     """
     given, before = list(params), [np.array(param) for param in params]
-    calls = (curvatures, samples, num_steps, period, lr)
-    first, second = (list(local_sgd_trained(comm, given, *calls)) for _ in range(2))
+    first = list(local_sgd_trained(comm, given, curvatures, samples, num_steps, period, lr))
     kept = len(given) == len(params) and all(a is b for a, b in zip(given, params, strict=True))
+    turned = curvatures[::-1], [targets[::-1] for targets in samples]
+    second = list(local_sgd_trained(comm, params[::-1], *turned, num_steps, period, lr))
     changed = not kept or not all(map(np.array_equal, params, before))
-    return first, second, changed, overlapping([*params, *first, *second])
+    shared = overlapping([*params, *first, *second])
+    return {"first": first, "second": second, "changed": changed, "shared": shared}
 
 
 def local_sgd_refused(comm, num_steps, period):
@@ -176,7 +175,7 @@ def gossip_looked_at(comm, x, neighbours, weights, num_rounds):
     """Two equal calls of ``gossip.average`` with an x that is not contiguous; ranks begin late.
 
     Returns:
-        ``(first, second, changed, shared)``: as ``local_sgd_looked_at``.
+        As ``local_sgd_looked_at``.
     """
     larger = np.full((*x.shape, 2), 77, x.dtype)
     given = larger[..., 0]
@@ -187,7 +186,8 @@ def gossip_looked_at(comm, x, neighbours, weights, num_rounds):
     first, second = (find("gossip:average")(comm, given, *lists, num_rounds) for _ in range(2))
     spoilt = bool(np.any(larger[..., 1] != 77)) or not np.array_equal(given, x)
     changed = spoilt or lists != (list(neighbours), list(weights))
-    return first, second, changed, overlapping([larger, first, second])
+    shared = overlapping([larger, first, second])
+    return {"first": first, "second": second, "changed": changed, "shared": shared}
 
 
 def gossip_refused(comm, neighbours, weights, num_rounds):
@@ -198,7 +198,7 @@ def gossip_refused(comm, neighbours, weights, num_rounds):
     """
     named = {"me": comm.Get_rank(), "you": 1 - comm.Get_rank()}
     row = [named.get(each, each) for each in neighbours]
-    return error_of("gossip:average", comm, np.ones(3), row, weights, num_rounds)
+    return error_of("gossip:average", comm, np.ones(3), row, list(weights), num_rounds), 0
 
 
 # -- what several of them need ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A small network, and the loss of one rank, which DiLoCo trains: supplied, nothing to write.
+"""A small network, and the loss of one rank, which DiLoCo trains: nothing to write.
 
     y = W2 tanh(W1 x + b1) + b2            loss: half the mean over the samples of |y - target|^2
 

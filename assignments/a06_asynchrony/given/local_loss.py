@@ -1,4 +1,4 @@
-"""A rank's own loss, which local SGD trains on: supplied, nothing to write.
+"""A rank's own loss, which local SGD trains on: nothing to write.
 
     f(w) = 1/2 sum of a (w - c_k)^2 over all elements of all arrays        gradient a (w - c_k)
 

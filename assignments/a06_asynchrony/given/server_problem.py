@@ -1,4 +1,4 @@
-"""A training problem for the parameter server, and what must come out of it: supplied.
+"""A training problem for the parameter server, and what must come out of it.
 
 Worker w (rank w + 1) computes in step k, from the weights,
 
