@@ -25,7 +25,7 @@ for the next call: gradients change slowly, so it is a good start for the next o
 
 import torch
 import torch.distributed as dist
-from low_rank_torch import start_matrix
+from given.low_rank_torch import start_matrix
 
 
 def all_reduce(
@@ -60,7 +60,7 @@ def all_reduce(
       gradient of shape (8, 4, 3, 3) is a matrix with n = 8 and m = 36.
     - Uncompressed are gradients of fewer than two dimensions, and matrices with
       min(n, m) <= r: ``mean`` is then the mean of G_i + E_i, and the new residual is zeros.
-    - Q in the first call is ``start_matrix(m, r, seed, dtype)`` of ``low_rank_torch.py``,
+    - Q in the first call is ``start_matrix(m, r, seed, dtype)`` of ``given/low_rank_torch.py``,
       moved to the gradient's device. Afterwards it is the Q of the call before.
     - Orthonormal columns: P's columns span the same space as before. If they depend on each other,
       as those of zeros do, P still has r orthonormal columns; any will do to complete it.

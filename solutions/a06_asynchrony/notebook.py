@@ -33,8 +33,8 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
 # and when, and the rest for safety and speed in virtual time. All that the hidden suite asks
-# stands in the module's docstring and in `docs/contract.md`, and the public tests in
-# `test_public.py` ask for the same kinds of things.
+# stands in the module's docstring and in `docs/contract.md`. The tests lie in `checks/`, where you
+# can read them; the hidden suite asks the same of other cases. In `given/` is what modules import.
 #
 # Some rules hold in every module, so the docstrings don't repeat them. Inputs stay as they were,
 # and results are new arrays or tensors. Nothing is kept from one call to the next. A function uses
@@ -48,7 +48,7 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from server_problem import Problem, trained
+from given.server_problem import Problem, trained
 
 import ringside
 from ringside import Machine, guess, reveal
@@ -76,8 +76,8 @@ guess(
 
 # %% [markdown]
 # The module is `server.py`. The same program trains in three ways, and only the rule for
-# answering a pull is different. `wire.py` and `server_problem.py` are supplied: the four
-# messages, and a training problem whose gradients take virtual time.
+# answering a pull is different. In `given/` are `wire.py`, the four messages, and
+# `server_problem.py`, a training problem whose gradients take virtual time.
 #
 # Think about the ends before you write. A worker may be the one that all others wait for, and
 # then tell the server that it has ended. Who must be answered now?
@@ -101,7 +101,7 @@ STEPS, PACES = [4, 16, 16, 16], [8, 2, 2, 2]  # per worker: steps, and ms a step
 def train(staleness, n=1000):
     """One training on simulated ranks."""
     arguments = (STEPS, PACES, staleness, n, 0)
-    return ringside.run("callers.py:server_training", 5, arguments, machine=textbook)
+    return ringside.run("checks/inside.py:server_training", 5, arguments, machine=textbook)
 
 
 rounds = train(0).raise_for_error()
@@ -237,8 +237,8 @@ guess(
 )
 
 # %% [markdown]
-# The module is `local_sgd.py`. `local_loss.py` is supplied: the loss of a rank, whose gradient
-# takes virtual time.
+# The module is `local_sgd.py`. In `given/local_loss.py` is the loss of a rank, whose gradient takes
+# virtual time.
 #
 # **Think** before you write. The number of steps need not be a multiple of the period. What do
 # the ranks return if nobody thinks of that? And if each parameter array travels alone, what does
@@ -256,7 +256,7 @@ guess(
 # %%
 start = [np.zeros(64)]
 mine = ([np.ones(64)], [[np.ones(64)]])  # curvatures and samples: the same on all ranks
-counted = ringside.run("callers.py:local_sgd_trained", 8, [(start, *mine, 500, 50, 0.01)] * 8)
+counted = ringside.run("checks/inside.py:local_sgd_trained", 8, [(start, *mine, 500, 50, 0.01)] * 8)
 averages = [record.nbytes for record in counted.raise_for_error().collectives]
 sent_bytes = sum(2 * nbytes * 7 / 8 for nbytes in averages)  # a ring sends so much
 print(f"{len(averages)} all-reduces of {averages[0]} bytes: a rank sends {sent_bytes:.0f} bytes")
@@ -286,7 +286,7 @@ def local_run(period, num_steps=1000):
     """Where the two ranks end, and the run."""
     rows = [([np.array([a])], [[np.array([c])]]) for a, c in LOSSES]
     rows = [([np.zeros(1)], *row, num_steps, period, 0.05) for row in rows]
-    run = ringside.run("callers.py:local_sgd_trained", 2, rows, machine=slow)
+    run = ringside.run("checks/inside.py:local_sgd_trained", 2, rows, machine=slow)
     return run.raise_for_error().values[0][0].item(), run
 
 
@@ -354,7 +354,7 @@ guess(
 )
 
 # %% [markdown]
-# The module is `diloco_torch.py`. `local_problem_torch.py` is supplied: a small network, and the
+# The module is `diloco_torch.py`. In `given/local_problem_torch.py` are a small network, and the
 # loss of a rank on its own samples.
 #
 # **Think** before you write. The inner optimizer holds the parameters of the model. What happens
@@ -371,10 +371,11 @@ guess(
 # as a share of the model, with one fragment and with 25.
 
 # %%
-from cases_torch import diloco_inputs, reduced_after_steps
+from checks.cases_torch import Diloco, reduced_after_steps
 
-WIDTHS, STEPS, P = (8, 16, 4), 220, 8
-params, batches = diloco_inputs(P, WIDTHS, seed=1)
+STEPS, P = 220, 8
+drawn = Diloco(P, widths=(8, 16, 4), seed=1)
+params, batches = drawn.params, [drawn.batches(rank) for rank in range(P)]
 model_bytes = sum(each.nbytes for each in params)
 
 
@@ -382,7 +383,7 @@ def trained(period, num_fragments, outer=(0.7, 0.5), num_steps=STEPS):
     """DiLoCo on simulated ranks, with plain SGD inside."""
     numbers = (*outer, num_steps, period, num_fragments)
     given = [(params, own, "sgd", False, 1e-3, numbers) for own in batches]
-    return ringside.run("callers_torch.py:diloco_trained", P, given).raise_for_error()
+    return ringside.run("checks/inside_torch.py:diloco_trained", P, given).raise_for_error()
 
 
 fig, axes = plt.subplots(figsize=(8, 3.2))
@@ -443,8 +444,7 @@ guess(
 )
 
 # %% [markdown]
-# The module is `compress_torch.py`. `low_rank_torch.py` is supplied: the matrix Q of the first
-# call.
+# The module is `compress_torch.py`. `given/low_rank_torch.py` makes the matrix Q of the first call.
 #
 # **Think** before you write. All ranks must end with the same mean, bit for bit. Which matrices
 # are the same on all ranks, and which are a rank's own? If each rank made its own P orthonormal
@@ -463,7 +463,7 @@ guess(
 shape = (1024, 4096)
 gradients = [np.random.default_rng(rank).standard_normal(shape, "float32") for rank in range(2)]
 given = [([gradient], 4, 1) for gradient in gradients]
-counted = ringside.run("callers_torch.py:compressed", 2, given).raise_for_error()
+counted = ringside.run("checks/inside_torch.py:compressed", 2, given).raise_for_error()
 lengths = [record.nbytes // 4 for record in counted.collectives]
 print("all-reduces of", lengths, "numbers")
 mean, _ = counted.values[0][0]
@@ -492,7 +492,7 @@ guess(
 CALLS = 30
 ours = np.random.default_rng(0).standard_normal((2, 24, 32))
 given = [([own] * CALLS, 2, 1) for own in ours]
-sent = ringside.run("callers_torch.py:compressed", 2, given).raise_for_error()
+sent = ringside.run("checks/inside_torch.py:compressed", 2, given).raise_for_error()
 means = np.array([mean for mean, _ in sent.values[0]])
 right = ours.mean(axis=0)
 calls = np.arange(1, CALLS + 1)
@@ -540,7 +540,7 @@ guess(
 )
 
 # %% [markdown]
-# The module is `gossip.py`. Graphs and weights are supplied in `cases.py`. The weights there are
+# The module is `gossip.py`. Graphs and weights are in `given/graphs.py`. The weights there are
 # those of Metropolis: 1 / (1 + the larger of the two ranks' numbers of neighbours). The two ends
 # of an edge can find that out without asking anybody else.
 #
@@ -555,7 +555,7 @@ guess(
 # {{check gossip}}
 
 # %%
-from cases import metropolis, mixing_matrix, random_graph, ring, second_eigenvalue, wheel
+from given.graphs import metropolis, mixing_matrix, random_graph, ring, second_eigenvalue, wheel
 
 
 def eigenvalue(graph):

@@ -8,7 +8,7 @@
       |          ...                 |
       |---- END -------------------->|
 
-``wire.py`` has the layout of these messages, and functions that send and receive them.
+``given/wire.py`` has the layout of these messages, and functions that send and receive them.
 
 **Versions.** The weights that ``serve`` is given are version 0, and each update makes the next
 version. A push carries the version that its gradient was computed on.
@@ -45,8 +45,8 @@ clock is 0, and 2 is more than 0 + 1, so this pull waits for worker 2's first pu
 from collections.abc import Callable
 
 import numpy as np
+from given.wire import END, PULL, PUSH, STATE, receive, send
 from mpi4py import MPI
-from wire import END, PULL, PUSH, STATE, receive, send
 
 
 def serve(

@@ -28,9 +28,12 @@ MODULES = {
     "ring_torch": ("a03_allreduce/checks/inside_torch.py:all_reduce", ""),
     "step_torch": ("a04_data_parallel/checks/inside_torch.py:train_step", ""),
     "ddp_torch": ("a05_ddp/checks/inside_torch.py:measured_ddp", ""),
-    "diloco_torch": ("a06_asynchrony/callers_torch.py:diloco_trained", "--num-steps 5 --period 2"),
+    "diloco_torch": (
+        "a06_asynchrony/checks/inside_torch.py:diloco_trained",
+        "--num-steps 5 --period 2",
+    ),
     "compress_torch": (
-        "a06_asynchrony/callers_torch.py:compressed",
+        "a06_asynchrony/checks/inside_torch.py:compressed",
         "--shape 8,12 --approx-rank 2",
     ),
     "zero3_torch": ("a07_sharding/checks/inside_torch.py:train", "--widths 64,256,64"),
@@ -51,8 +54,6 @@ MODULES = {
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
-    "diloco_torch",
-    "compress_torch",
     "stash_torch",
     "conv_torch",
     "ulysses_torch",

@@ -29,12 +29,12 @@ REFERENCES = {
     "step_torch": ("a04_data_parallel/checks/inside_torch.py:train_step", 5, "--widths 6,5,3"),
     "ddp_torch": ("a05_ddp/checks/inside_torch.py:measured_ddp", 6, "--bucket-bytes 600"),
     "diloco_torch": (
-        "a06_asynchrony/callers_torch.py:diloco_trained",
+        "a06_asynchrony/checks/inside_torch.py:diloco_trained",
         4,
         "--num-steps 5 --period 2",
     ),
     "compress_torch": (
-        "a06_asynchrony/callers_torch.py:compressed",
+        "a06_asynchrony/checks/inside_torch.py:compressed",
         4,
         "--shape 8,12 --approx-rank 2",
     ),
@@ -56,8 +56,6 @@ REFERENCES = {
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
-    "diloco_torch",
-    "compress_torch",
     "stash_torch",
     "conv_torch",
     "ulysses_torch",
