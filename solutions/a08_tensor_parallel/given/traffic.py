@@ -10,7 +10,7 @@ Each function sends what its kind of parallelism sends, in arrays of zeros of th
 from itertools import pairwise
 
 import numpy as np
-from shards import shard_bounds
+from given.shards import shard_bounds
 
 
 def data_parallel(comm, widths, batch):
