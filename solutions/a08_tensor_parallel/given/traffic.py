@@ -3,7 +3,7 @@
 Each function sends what its kind of parallelism sends, in arrays of zeros of the right shapes;
 ``cost.py`` says what moves, and what for. The network counts the bytes:
 
-    result = ringside.run("traffic.py:data_parallel", 4, ((6, 8, 5), 12))
+    result = ringside.run("given/traffic.py:data_parallel", 4, ((6, 8, 5), 12))
     sum(ringside.checking.ring_bytes.sent_as_ring(result))
 """
 
