@@ -145,7 +145,7 @@ class Layer(Case):
         return ()
 
     def __str__(self):
-        text = super().__str__()
+        text = super().__str__().replace(f", how {self.how}", "")  # sentences say it
         return text.replace(self.function, self.called, 1)
 
     @functools.cached_property
