@@ -17,6 +17,7 @@ from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace
 
 EVERYTHING = (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)  # what must be completed
+SENDS = ("rendezvous", "buffered")  # where any order is tried: sends wait, or ranks run ahead
 HELD_BYTES = 4096  # free beside a layer's parts
 MOST_MESSAGES = 60_000  # in one replay
 

@@ -3,6 +3,7 @@
 from checks.cases import AttentionLayer, AttentionShard
 from checks.network import (
     EVERYTHING,
+    SENDS,
     assert_alike,
     assert_bytes,
     assert_cut,
@@ -90,6 +91,7 @@ test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     AttentionLayer(2, 2, EVEN),
     AttentionLayer(4, 2, (6, 5, 2, 2), how="twice"),
     kinds=EVERYTHING,
+    sends=SENDS,
 )
 
 

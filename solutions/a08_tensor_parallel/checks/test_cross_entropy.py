@@ -1,7 +1,7 @@
 """cross_entropy.py: a loss over a cut vocabulary, of three numbers a row."""
 
 from checks.cases import LossLayer
-from checks.network import EVERYTHING, assert_alike, assert_bytes, makespan_s
+from checks.network import EVERYTHING, SENDS, assert_alike, assert_bytes, makespan_s
 from ringside.checking import assert_makespan, assert_moved
 from ringside.checking.cases import machine_of
 from ringside.checking.suite import Suite, group
@@ -74,7 +74,7 @@ def test_bytes_of_three_numbers_a_row(case, run, ranks):
 
 test_given_communicator_is_used = suite.given_communicator(4, LossLayer(3, 6, (12,)))
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    7, LossLayer(2, 4, (12,)), LossLayer(4, 4, (12,), how="twice"), kinds=EVERYTHING
+    7, LossLayer(2, 4, (12,)), LossLayer(4, 4, (12,), how="twice"), kinds=EVERYTHING, sends=SENDS
 )
 
 

@@ -3,6 +3,7 @@
 from checks.cases import MlpLayer, MlpShard
 from checks.network import (
     EVERYTHING,
+    SENDS,
     assert_alike,
     assert_bytes,
     assert_cut,
@@ -89,7 +90,7 @@ def test_what_forward_keeps(case, run):
 
 
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    7, MlpLayer(2, 4, (6, 8)), MlpLayer(4, 4, (6, 8), how="twice"), kinds=EVERYTHING
+    7, MlpLayer(2, 4, (6, 8)), MlpLayer(4, 4, (6, 8), how="twice"), kinds=EVERYTHING, sends=SENDS
 )
 
 
