@@ -35,6 +35,7 @@ HOWS = {  # per result: what sentences call it, and which layer it is of
         ("looked at after a second call, rank {rank}'s first", 0),
         ("rank {rank}'s second", 1),
     ],
+    "again": [("rank {rank}'s first", 0), ("rank {rank}'s second", 1)],
     "updated": [("called again, with new values in the same arrays, rank {rank}'s", 1)],
     "in order": [
         ("of two layers in flight, backward in their order, rank {rank}'s first", 0),

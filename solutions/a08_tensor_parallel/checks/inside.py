@@ -20,11 +20,12 @@ def passes(comm, layer, how, first, second):
 
     Args:
         layer: "column", "row", "mlp", "attention" or "cross_entropy".
-        how: "" (both passes once); "twice" (then those of a second layer); "updated" (then once
-            more, with the second layer's values in the first one's arrays); "in order" and "last
-            first" (both forward passes, then both backward passes, in their order or the last one
-            first); "gaps" and "gaps by columns" (arrays with gaps, which even ranks can't write
-            to); "memory" (what the forward pass keeps).
+        how: "" (both passes once); "again" (then those of a second layer); "twice" (and the first
+            results are looked at once more); "updated" (then once more, with the second layer's
+            values in the first one's arrays); "in order" and "last first" (both forward passes,
+            then both backward passes, in their order or the last one first); "gaps" and "gaps by
+            columns" (arrays with gaps, which even ranks can't write to); "memory" (what the forward
+            pass keeps).
         first, second: ``(x, parameters, ..., gradient)`` of this rank; ``second`` may be None.
 
     Returns:
@@ -43,11 +44,11 @@ def passes(comm, layer, how, first, second):
         finally:
             tracemalloc.stop()
         return {"results": [_ended(begun)], "held": held}
-    if how == "twice":
+    if how in ("twice", "again"):
         early = _ended(_begun(comm, layer, *first))
         then = copied(early)
         late = _ended(_begun(comm, layer, *second))
-        return {"results": [then, early, late]}
+        return {"results": [then, early, late] if how == "twice" else [then, late]}
     if how == "updated":
         given = deepcopy(first)
         _ended(_begun(comm, layer, *given))

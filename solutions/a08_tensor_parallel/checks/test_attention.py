@@ -89,7 +89,7 @@ def test_each_rank_computes_its_own_heads(case, run):
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     8,
     AttentionLayer(2, 2, EVEN),
-    AttentionLayer(4, 2, (6, 5, 2, 2), how="twice"),
+    AttentionLayer(4, 2, (6, 5, 2, 2), how="again"),
     kinds=EVERYTHING,
     sends=SENDS,
 )

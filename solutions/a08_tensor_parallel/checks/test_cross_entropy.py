@@ -74,7 +74,7 @@ def test_bytes_of_three_numbers_a_row(case, run, ranks):
 
 test_given_communicator_is_used = suite.given_communicator(4, LossLayer(3, 6, (12,)))
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    7, LossLayer(2, 4, (12,)), LossLayer(4, 4, (12,), how="twice"), kinds=EVERYTHING, sends=SENDS
+    7, LossLayer(2, 4, (12,)), LossLayer(4, 4, (12,), how="again"), kinds=EVERYTHING, sends=SENDS
 )
 
 

@@ -107,7 +107,7 @@ test_sends_may_wait_for_their_receives = suite.waiting_sends(
     5, *turned((2, 4, (6, 8)), (3, 4, (6, 8)))
 )
 test_messages_may_arrive_in_any_order = suite.slow_messages(
-    4, *turned((4, 4, (6, 8)), how="twice"), kinds=EVERYTHING, sends=SENDS
+    4, *turned((4, 4, (6, 8)), how="again"), kinds=EVERYTHING, sends=SENDS
 )
 
 

@@ -90,7 +90,7 @@ def test_what_forward_keeps(case, run):
 
 
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    7, MlpLayer(2, 4, (6, 8)), MlpLayer(4, 4, (6, 8), how="twice"), kinds=EVERYTHING, sends=SENDS
+    7, MlpLayer(2, 4, (6, 8)), MlpLayer(4, 4, (6, 8), how="again"), kinds=EVERYTHING, sends=SENDS
 )
 
 

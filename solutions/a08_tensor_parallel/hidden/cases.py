@@ -145,7 +145,7 @@ hidden(
     linear.test_sends_may_wait_for_their_receives,
     *of_each((2, 4, (6, 5)), (3, 6, (6, 5)), (5, 5, (6, 5))),
 )
-hidden(linear.test_messages_may_arrive_in_any_order, *of_each((4, 4, (6, 5)), how="twice"))
+hidden(linear.test_messages_may_arrive_in_any_order, *of_each((4, 4, (6, 5)), how="again"))
 hidden(
     linear.test_time_inside_a_node_and_across_16,
     *(
@@ -238,7 +238,7 @@ hidden(
     MlpLayer(2, 4, (6, 5)),
     MlpLayer(3, 6, (6, 5)),
     MlpLayer(5, 5, (6, 5)),
-    MlpLayer(4, 4, (6, 5), how="twice"),
+    MlpLayer(4, 4, (6, 5), how="again"),
 )
 hidden(
     mlp.test_speedup_inside_a_node_and_across_nodes,
@@ -321,7 +321,7 @@ hidden(
 hidden(
     attention.test_sends_may_wait_and_come_in_any_order,
     *attentions(*((p, p, (6, 5, 2, 2)) for p in (2, 3, 5))),
-    *attentions((4, 2, (6, 5, 2, 2)), how="twice"),
+    *attentions((4, 2, (6, 5, 2, 2)), how="again"),
 )
 hidden(
     attention.test_speedup_inside_a_node_and_on_64_ranks,
@@ -379,7 +379,7 @@ hidden(cross_entropy.test_given_communicator_is_used, *losses((3, 6, 10), (2, 6,
 hidden(
     cross_entropy.test_sends_may_wait_and_come_in_any_order,
     *losses((2, 6, 13), (3, 6, 13), (5, 10, 13)),
-    *losses((4, 8, 9), how="twice"),
+    *losses((4, 8, 9), how="again"),
 )
 hidden(
     cross_entropy.test_time_of_many_and_of_few_samples,
