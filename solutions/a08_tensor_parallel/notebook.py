@@ -50,7 +50,8 @@ from importlib import import_module, invalidate_caches, reload
 
 import matplotlib.pyplot as plt
 import numpy as np
-from checks.cases import ColumnLayer, MlpLayer, RowLayer
+from checks.cases import ColumnLayer, RowLayer
+from checks.cases_layers import MlpLayer
 
 import ringside
 from ringside import Machine, guess, replay, reveal
@@ -526,7 +527,7 @@ reveal("a08/grid", "less than either" if is_less else "more than either" if is_m
 # tokens, words, ranks = 2048, 50_000, 8
 # print(f"gathered: {tokens * words * 4 * (ranks - 1) / ranks / 2**20:.0f} MiB")
 # print(f"three numbers a row: {3 * 2 * (ranks - 1) / ranks * tokens * 4 / 2**10:.0f} KiB")
-# from checks.cases import LossLayer
+# from checks.cases_layers import LossLayer
 #
 # run(LossLayer, 8, 64, (1000,)).timeline
 

@@ -1,6 +1,6 @@
 """attention.py: whole heads on each rank, and two all-reduces."""
 
-from checks.cases import AttentionLayer, AttentionShard
+from checks.cases_layers import AttentionLayer, AttentionShard
 from checks.network import (
     EVERYTHING,
     SENDS,

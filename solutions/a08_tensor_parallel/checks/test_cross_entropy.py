@@ -1,6 +1,6 @@
 """cross_entropy.py: a loss over a cut vocabulary, of three numbers a row."""
 
-from checks.cases import LossLayer
+from checks.cases_layers import LossLayer
 from checks.network import EVERYTHING, SENDS, assert_alike, assert_bytes, makespan_s
 from ringside.checking import assert_makespan, assert_moved
 from ringside.checking.cases import machine_of

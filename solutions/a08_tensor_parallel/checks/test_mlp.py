@@ -1,6 +1,6 @@
 """mlp.py: two products, cut by columns and then by rows, and two all-reduces."""
 
-from checks.cases import MlpLayer, MlpShard
+from checks.cases_layers import MlpLayer, MlpShard
 from checks.network import (
     EVERYTHING,
     SENDS,

@@ -1,6 +1,7 @@
 """sequence_torch.py: all-gather and reduce-scatter for f and g, and a block of both."""
 
-from checks.cases_torch import Block, Gather, KeptForBackward, Operator, Scatter, ring_s
+from checks.cases_sequence import Block, Gather, KeptForBackward, Scatter
+from checks.cases_torch import Operator, ring_s
 from checks.network import (
     EVERYTHING,
     assert_alike,

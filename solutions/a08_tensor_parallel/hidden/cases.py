@@ -9,28 +9,17 @@ from checks import test_linear as linear
 from checks import test_linear_torch as linear_torch
 from checks import test_mlp as mlp
 from checks import test_sequence_torch as sequence_torch
-from checks.cases import (
+from checks.cases import ColumnLayer, ColumnShard, RowLayer, RowShard
+from checks.cases_cost import BestGrid, Crossover, DataBytes, HybridBytes, ModelBytes, PairedBytes
+from checks.cases_layers import (
     AttentionLayer,
     AttentionShard,
-    ColumnLayer,
-    ColumnShard,
     LossLayer,
     MlpLayer,
     MlpShard,
-    RowLayer,
-    RowShard,
 )
-from checks.cases_cost import BestGrid, Crossover, DataBytes, HybridBytes, ModelBytes, PairedBytes
-from checks.cases_torch import (
-    Block,
-    CopyToGroup,
-    Gather,
-    KeptForBackward,
-    Pair,
-    ReduceFromGroup,
-    Scatter,
-    TwoGroups,
-)
+from checks.cases_sequence import Block, Gather, KeptForBackward, Scatter
+from checks.cases_torch import CopyToGroup, Pair, ReduceFromGroup, TwoGroups
 
 from ringside.checking.suite import group, hidden
 
