@@ -74,7 +74,7 @@ def test_a_wrong_result_is_not_right(session, cases):
     case = cases["MlpLayer"](2, 4, (5, 7))
     run = called(session, case)
     case.check(run)
-    for number, name in enumerate(case.names):
+    for number, name in enumerate(case.result_names):
         (results,) = run.values[1]["results"]
         results[number].flat[0] += 1e-9
         with pytest.raises(Verdict, match=f"rank 1's {name} is"):

@@ -105,7 +105,7 @@ class Layer(Case):
     through = "checks/inside.py:passes"
     called: ClassVar[str] = ""  # what sentences call the functions
     layer: ClassVar[str] = ""  # for ``through``
-    names: ClassVar[tuple] = ()  # of what both passes give
+    result_names: ClassVar[tuple] = ()  # of what both passes give
     # The axis along which each is cut; None: every rank has it whole.
     x_cut: ClassVar[object] = None
     param_cuts: ClassVar[tuple] = ()
@@ -200,7 +200,7 @@ class Layer(Case):
     def replicated(self, value):
         """What every rank has whole of its value: names and arrays."""
         cuts = self.y_cut, self.x_cut, *self.param_cuts
-        named = zip(self.names, value["results"][0], strict=True)
+        named = zip(self.result_names, value["results"][0], strict=True)
         return [pair for pair, axis in zip(named, cuts, strict=False) if axis is None]
 
     @property
@@ -226,9 +226,9 @@ class Layer(Case):
 
     def _check_results(self, got, right, case, whose):
         if not isinstance(got, list | tuple) or len(got) != len(right):
-            names = ", ".join(self.names)
+            names = ", ".join(self.result_names)
             raise self.fail(f"{whose} results must be {len(right)} arrays: {names}.")
-        for name, array, each in zip(self.names, got, right, strict=True):
+        for name, array, each in zip(self.result_names, got, right, strict=True):
             assert_near(array, each, self, f"{whose} {name}", case.dtype, case.size)
 
     # What the docstrings allow
@@ -370,7 +370,7 @@ class ColumnLayer(Linear):
 
     target = "linear:column_forward"
     called, layer = "column_forward and column_backward", "column"
-    names = ("Y", "gradient of X", "gradient of W", "gradient of b")
+    result_names = ("Y", "gradient of X", "gradient of W", "gradient of b")
     x_cut, param_cuts, y_cut = None, (1, 0), 1
     widths: tuple = (4, 7)
 
@@ -385,7 +385,7 @@ class RowLayer(Linear):
 
     target = "linear:row_forward"
     called, layer = "row_forward and row_backward", "row"
-    names = ("Z", "gradient of X", "gradient of W", "gradient of b")
+    result_names = ("Z", "gradient of X", "gradient of W", "gradient of b")
     x_cut, param_cuts, y_cut = 1, (0, None), None
     widths: tuple = (7, 4)
 

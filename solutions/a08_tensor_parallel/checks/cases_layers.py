@@ -27,7 +27,7 @@ class MlpLayer(Layer):
 
     target = "mlp:forward"
     called, layer = "forward and backward", "mlp"
-    names = (
+    result_names = (
         "y", "gradient of x", "gradient of gamma", "gradient of beta", "gradient of W1",
         "gradient of b1", "gradient of W2", "gradient of b2",
     )  # fmt: skip
@@ -71,7 +71,7 @@ class MeasuredLayer(MlpLayer):
 
     target = "mlp:measured_layer"
     through, called = "", "measured_layer"
-    names = MlpLayer.names[:2]
+    result_names = MlpLayer.result_names[:2]
     n: int = 256
     widths: tuple = (512, 2048)
 
@@ -99,7 +99,7 @@ class AttentionLayer(Layer):
 
     target = "attention:forward"
     called, layer = "forward and backward", "attention"
-    names = (
+    result_names = (
         "y", "gradient of x", "gradient of gamma", "gradient of beta", "gradient of W",
         "gradient of b", "gradient of V", "gradient of c",
     )  # fmt: skip
@@ -185,7 +185,7 @@ class LossLayer(Layer):
 
     target = "cross_entropy:forward"
     called, layer = "forward and backward", "cross_entropy"
-    names = ("losses", "gradient of the logits")
+    result_names = ("losses", "gradient of the logits")
     x_cut = 1
     machines: ClassVar = {"long wire": Machine("long wire", alpha_s=1e-6, beta_s_per_byte=1e-7)}
     widths: tuple = (11,)
