@@ -58,6 +58,13 @@ class MlpLayer(Layer):
     def count(self):
         return self.widths[1]
 
+
+@dataclass(frozen=True)
+class KeptByForward(MlpLayer):
+    """The same, and what the forward pass keeps."""
+
+    how: str = "memory"
+
     @property
     def kept_nbytes(self):
         """What the forward pass may keep."""

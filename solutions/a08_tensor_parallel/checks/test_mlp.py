@@ -1,6 +1,6 @@
 """mlp.py: two products, cut by columns and then by rows, and two all-reduces."""
 
-from checks.cases_layers import MlpLayer, MlpShard
+from checks.cases_layers import KeptByForward, MlpLayer, MlpShard
 from checks.network import (
     EVERYTHING,
     SENDS,
@@ -78,7 +78,7 @@ def test_each_rank_computes_its_own_hidden_units(case, run):
     assert_own_work(run, case)
 
 
-@suite.test(5, "memory", MlpLayer(8, 64, (8, 1024), how="memory"))
+@suite.test(5, "memory", KeptByForward(8, 64, (8, 1024)))
 def test_what_forward_keeps(case, run):
     """Many samples, where hidden units are large; and few, where weights are."""
     for rank, value in enumerate(run.values):

@@ -14,6 +14,7 @@ from checks.cases_cost import BestGrid, Crossover, DataBytes, HybridBytes, Model
 from checks.cases_layers import (
     AttentionLayer,
     AttentionShard,
+    KeptByForward,
     LossLayer,
     MlpLayer,
     MlpShard,
@@ -218,7 +219,7 @@ hidden(
 hidden(
     mlp.test_what_forward_keeps,
     *(
-        MlpLayer(p, n, widths, how="memory")
+        KeptByForward(p, n, widths)
         for p, n, widths in ((2, 64, (8, 1024)), (8, 64, (8, 1024)), (2, 8, (128, 512)))
     ),
 )
@@ -272,6 +273,7 @@ hidden(
     attention.test_parts_of_the_parameters,
     *shards(
         AttentionShard,
+    KeptByForward,
         (1, (3, 2, 2, 1)), (2, (6, 4, 3, 1), "float32"), (3, (5, 7, 2, 1), "float32"),
         (4, (3, 3, 4, 1)),
     ),
