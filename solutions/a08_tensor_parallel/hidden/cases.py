@@ -273,7 +273,6 @@ hidden(
     attention.test_parts_of_the_parameters,
     *shards(
         AttentionShard,
-    KeptByForward,
         (1, (3, 2, 2, 1)), (2, (6, 4, 3, 1), "float32"), (3, (5, 7, 2, 1), "float32"),
         (4, (3, 3, 4, 1)),
     ),
