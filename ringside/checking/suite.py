@@ -26,6 +26,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -463,7 +464,12 @@ class Suite:
         return _made(Test(self.module, table, ask), number, kind)
 
     def slow_messages(
-        self, number: float, *table: Row, kind: str = "safety", kinds: Sequence[int] = ()
+        self,
+        number: float,
+        *table: Row,
+        kind: str = "safety",
+        kinds: Sequence[int] = (),
+        sends: Sequence[str] = ("rendezvous",),
     ) -> Callable[..., None]:
         """Right whatever comes first, where sends wait; and everything that began is completed.
 
@@ -471,12 +477,13 @@ class Suite:
 
         Args:
             kinds: what must be completed, beside sends and receives; ``Kind.COLLECTIVE``.
+            sends: with "buffered", also where short sends don't wait: ranks run ahead there.
         """
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             _where_sends_wait(case, ranks)
-            for seed in LATENCY_SEEDS:
-                slow = case.on_sends("rendezvous").with_(latencies=seed)
+            for machine, seed in itertools.product(sends, LATENCY_SEEDS):
+                slow = case.on_sends(machine).with_(latencies=seed)
                 run = right_run(ranks, slow)
                 assert_requests_complete(run, slow, kinds or _MESSAGES)
 

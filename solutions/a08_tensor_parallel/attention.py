@@ -35,9 +35,9 @@ Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
 
 import numpy as np
-from layers import attention, attention_backward, layer_norm, layer_norm_backward, matmul
+from given.layers import attention, attention_backward, layer_norm, layer_norm_backward, matmul
+from given.shards import shard_bounds
 from mpi4py import MPI
-from shards import shard_bounds
 
 
 def shard(

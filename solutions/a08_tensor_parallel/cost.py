@@ -22,7 +22,7 @@ elementwise that sends nothing.
                         of p_model ranks, which share the model as above; then ranks of different
                         groups that have the same columns sum their gradients
 
-``traffic.py`` sends all this for real, and the network counts it. Each function returns the bytes
+``given/traffic.py`` sends all this for real, and the network counts it. Each function returns bytes
 that *all ranks together* send in one step, an exact integer, whether or not p divides widths and
 batch. All-reduce, reduce-scatter and all-gather are rings: a rank sends p - 1 parts of p in a
 reduce-scatter or an all-gather, and twice as many in an all-reduce. On one rank all is 0. Example:

@@ -30,8 +30,8 @@ Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
 
 import numpy as np
+from given.shards import shard_bounds
 from mpi4py import MPI
-from shards import shard_bounds
 
 
 def forward(comm: MPI.Comm, logits: np.ndarray, y: np.ndarray, vocab_size: int) -> tuple:

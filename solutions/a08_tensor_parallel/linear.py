@@ -37,9 +37,9 @@ Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
 
 import numpy as np
-from layers import matmul
+from given.layers import matmul
+from given.shards import shard_bounds
 from mpi4py import MPI
-from shards import shard_bounds
 
 
 def column_shard(

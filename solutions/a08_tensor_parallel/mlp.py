@@ -43,9 +43,9 @@ Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
 
 import numpy as np
-from layers import gelu, gelu_backward, layer_norm, layer_norm_backward, matmul
+from given.layers import gelu, gelu_backward, layer_norm, layer_norm_backward, matmul
+from given.shards import shard_bounds
 from mpi4py import MPI
-from shards import shard_bounds
 
 
 def shard(params: tuple[np.ndarray, ...], world_size: int, rank: int) -> tuple[np.ndarray, ...]:

@@ -32,15 +32,15 @@
 
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: values, bytes counted by the network,
-# the split of work, safety, and time on a modelled cluster. All that the hidden suite asks
-# stands in the module's docstring and in `docs/contract.md`, and `test_public.py` asks for the same
-# kinds of things. Some rules hold in every module: inputs stay as they were, and results are new;
-# nothing is kept from one call to the next; the communicator is the one that is given; what is
-# started is completed; and a send may wait until its receive is posted. Library collectives are
-# allowed here and count as a ring's bytes. A module that gathers the weights (or the logits) and
-# computes everything on one rank, or on each, earns at most a tenth of its points. Supplied
-# are `shards.py` (where the parts begin and end), `layers.py` (layers of one rank, with backward
-# passes; read it first), `traffic.py` (the messages of a training step) and `examples.py` (inputs).
+# the split of work, safety, and time on a modelled cluster. All that it asks stands in the module's
+# docstring and in `docs/contract.md`. The tests lie in `checks/`, where you can read them; the
+# hidden suite asks the same of other cases. Some rules hold in every module: inputs stay as they
+# were, and results are new; nothing is kept from one call to the next; the communicator is the one
+# that is given; what is started is completed; and a send may wait until its receive is posted.
+# Library collectives are allowed here and count as a ring's bytes. A module that gathers the
+# weights (or the logits) and computes everything on one rank, or on each, earns at most a tenth of
+# its points. In `given/` are `shards.py` (where the parts begin and end), `layers.py` (layers of
+# one rank, with backward passes; read it first) and `traffic.py` (the messages of a training step).
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -48,9 +48,10 @@
 # %%
 from importlib import import_module, invalidate_caches, reload
 
-import examples
 import matplotlib.pyplot as plt
 import numpy as np
+from checks.cases import ColumnLayer, RowLayer
+from checks.cases_layers import MlpLayer
 
 import ringside
 from ringside import Machine, guess, replay, reveal
@@ -60,11 +61,11 @@ from ringside.timing.extrapolation import widen
 # %load_ext ringside
 
 
-def run(layer, p, n, widths, machine="textbook", seed=0):
+def run(layer, p, n, widths, machine="textbook"):
     """Forward and backward of a layer on p ranks: n samples, random weights."""
-    whole = examples.drawn(layer, n, widths, np.random.default_rng(seed))
-    arguments = [examples.parts(layer, whole, p, rank) for rank in range(p)]
-    return ringside.run(f"callers.py:{layer}", p, arguments, machine=machine)
+    case = layer(p, n, widths)
+    arguments = [case.inputs(rank) for rank in range(p)]
+    return ringside.run("checks/inside.py:passes", p, arguments, machine=machine)
 
 
 # %% [markdown]
@@ -114,7 +115,7 @@ guess(
 
 # %%
 for n, widths in ((16, (32, 64)), (16, (32, 512)), (64, (32, 64))):
-    column, row = run("column_layer", 4, n, widths), run("row_layer", 4, n, widths[::-1])
+    column, row = run(ColumnLayer, 4, n, widths), run(RowLayer, 4, n, widths[::-1])
     sent = sent_as_ring(column)[0], sent_as_ring(row)[0]
     assert sent[0] == sent[1] == 2 * 3 / 4 * n * 32 * 8
     print(
@@ -183,7 +184,7 @@ guess(
 
 # %%
 slow_cores = Machine("slow cores", alpha_s=1e-6, beta_s_per_byte=1e-9, flop_per_s=5e9)
-mlp_run = run("mlp_layer", 4, 64, (32, 128), slow_cores)
+mlp_run = run(MlpLayer, 4, 64, (32, 128), slow_cores)
 assert [record.name for record in mlp_run.collectives] == ["allreduce"] * 2
 print(f"{mlp_run.makespan_s * 1e6:.0f} µs, bytes as a ring: {sent_as_ring(mlp_run)}")
 reveal("a08/pair", "columns, then rows")
@@ -233,7 +234,7 @@ def miniature(machine):
 def layer_s(p, machine):
     """Seconds of forward and backward on p ranks."""
     few = min(p, 8)
-    result = run("mlp_layer", few, B, (D, 4 * D * few // p), miniature(machine))
+    result = run(MlpLayer, few, B, (D, 4 * D * few // p), miniature(machine))
     return replay(widen(result.trace, p), miniature(machine)).makespan_s
 
 
@@ -302,11 +303,11 @@ plt.show()
 # small ones too, and on real GPUs this file runs unchanged on NCCL.
 
 # %%
-from cases_torch import pair_params
+from checks.cases_torch import Pair
 
-pair = pair_params(np.random.default_rng(0), (32, 128, 32))
-x, dz = np.random.default_rng(1).standard_normal((2, 64, 32))
-torch_run = ringside.run("callers_torch.py:pair", 4, [(pair, [(x, dz)])] * 4, machine=slow_cores)
+pair = Pair(4, 64, (32, 128, 32))
+arguments = [pair.inputs(rank) for rank in range(4)]
+torch_run = ringside.run("checks/inside_torch.py:pair", 4, arguments, machine=slow_cores)
 assert sent_as_ring(torch_run) == sent_as_ring(mlp_run)
 print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes as a ring: {sent_as_ring(torch_run)}")
 torch_run.timeline
@@ -355,8 +356,8 @@ guess(
 # {{check cost}}
 
 # %% [markdown]
-# **Run.** Your formulas against bytes that the network counts. `traffic.py` sends what a step of
-# each kind sends; your own MLP, two of them in a row, sends what a network in pairs does.
+# **Run.** Your formulas against bytes that the network counts. `given/traffic.py` sends what a step
+# of each kind sends; your own MLP, two of them in a row, sends what a network in pairs does.
 
 # %%
 invalidate_caches()
@@ -370,12 +371,12 @@ for p in (2, 3, 5):
         ("paired", (), cost.paired_bytes(small, batch, p)),
     ]
     for name, more, predicted in rows:
-        result = ringside.run(f"traffic.py:{name}", p, (small, batch, *more))
+        result = ringside.run(f"given/traffic.py:{name}", p, (small, batch, *more))
         counted = round(sum(sent_as_ring(result)))
         print(f"{p} ranks, {' '.join((name, *more)):<30} {counted:>6} bytes")
         assert counted == predicted
 
-mlp_bytes = round(sum(sent_as_ring(run("mlp_layer", 4, batch, (12, 48)))))
+mlp_bytes = round(sum(sent_as_ring(run(MlpLayer, 4, batch, (12, 48)))))
 inner = cost.paired_bytes((12, 48, 12, 48, 12), batch, 4)
 first = cost.paired_bytes((12, 48, 12), batch, 4)
 assert mlp_bytes == inner - first  # a pair that is not the first sums its input's gradient too
@@ -526,7 +527,9 @@ reveal("a08/grid", "less than either" if is_less else "more than either" if is_m
 # tokens, words, ranks = 2048, 50_000, 8
 # print(f"gathered: {tokens * words * 4 * (ranks - 1) / ranks / 2**20:.0f} MiB")
 # print(f"three numbers a row: {3 * 2 * (ranks - 1) / ranks * tokens * 4 / 2**10:.0f} KiB")
-# run("loss_layer", 8, 64, (1000,)).timeline
+# from checks.cases_layers import LossLayer
+#
+# run(LossLayer, 8, 64, (1000,)).timeline
 
 # %% [markdown]
 # ## 7. Sequence parallelism (extra)
@@ -564,8 +567,8 @@ reveal("a08/grid", "less than either" if is_less else "more than either" if is_m
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch callers_torch.py:measured_pair --site zaratan --gpus-per-node 4 --out gpus \
-#     -- --n 512 --n 2048
+# ringside launch checks/inside_torch.py:measured_pair --site zaratan --gpus-per-node 4 \
+#     --out gpus -- --n 512 --n 2048
 # ```
 
 # %%

@@ -33,7 +33,7 @@ section 4.
 
 import torch
 import torch.distributed as dist
-from dropout import scaled_mask
+from given.dropout import scaled_mask
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, linear
 

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from ringside import Machine, Session, replay
+from ringside.checking import Verdict, case_files
 from ringside.checking.ring_bytes import sent_as_ring
+from ringside.checking.suite import called
 from ringside.commands import cli
 from ringside.timing.extrapolation import widen
 from solutions.a08_tensor_parallel import cost
-from solutions.a08_tensor_parallel.hidden import oracle, runs
 
-ROOT = Path(__file__).resolve().parents[2]
-SOLUTION = ROOT / "solutions" / "a08_tensor_parallel"
+SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a08_tensor_parallel"
 WIDTHS = {
-    "column_layer": (5, 7),
-    "row_layer": (7, 5),
-    "mlp_layer": (5, 7),
-    "attention_layer": (6, 5, 2, 3),
-    "loss_layer": (11,),
+    "ColumnLayer": (5, 7),
+    "RowLayer": (7, 5),
+    "MlpLayer": (5, 7),
+    "AttentionLayer": (6, 5, 2, 3),
+    "LossLayer": (11,),
 }
 
 
@@ -31,79 +31,60 @@ def session():
         yield session
 
 
-def called(session, asked, machine=None):
-    size = asked.case.world_size
-    arguments = [asked.arguments(rank) for rank in range(size)]
-    return session.call(asked.case.target, size, arguments, machine=machine).raise_for_error()
+@pytest.fixture(scope="module")
+def cases():
+    return {kind.__name__: kind for kind in case_files.classes(SOLUTION)}
 
 
-def torchs(layer, whole):
+def torchs(case):
     """The same layer by torch's own functions and autograd."""
-    import torch
-    from torch.nn import functional as F
-
-    def leaf(array):
-        return torch.tensor(array, requires_grad=True)
-
-    x, *rest, grad = whole
-    if layer == "loss_layer":
-        x = leaf(x)
-        y, leaves = F.cross_entropy(x, torch.tensor(rest[0]), reduction="none"), [x]
-    elif layer in ("column_layer", "row_layer"):
-        leaves = x, W, b = [leaf(each) for each in (x, *rest)]
-        y = x @ W + b
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+    x, params, grad = case.whole
+    leaves = x, *params = [torch.tensor(each, requires_grad=True) for each in (x, *params)]
+    if not params:
+        y = functional.cross_entropy(x, torch.tensor(case.words), reduction="none")
+    elif len(params) == 2:
+        y = x @ params[0] + params[1]
     else:
-        leaves = x, gamma, beta, W1, b1, W2, b2 = [leaf(each) for each in (x, *rest[0])]
-        n = F.layer_norm(x, gamma.shape, gamma, beta)
-        if layer == "mlp_layer":
-            y = F.gelu(n @ W1 + b1, approximate="tanh") @ W2 + b2 + x
+        gamma, beta, W1, b1, W2, b2 = params
+        n = functional.layer_norm(x, gamma.shape, gamma, beta)
+        if case.layer == "mlp":
+            y = functional.gelu(n @ W1 + b1, approximate="tanh") @ W2 + b2 + x
         else:
             B, T, _ = x.shape
             q, k, v = (
-                each.reshape(B, T, -1, rest[1]).transpose(1, 2)
+                each.reshape(B, T, -1, case.widths[2]).transpose(1, 2)
                 for each in (n @ W1 + b1).chunk(3, dim=-1)
             )
-            o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             y = o.transpose(1, 2).reshape(B, T, -1) @ W2 + b2 + x
     y.backward(torch.tensor(grad))
     return [y.detach().numpy(), *(each.grad.numpy() for each in leaves)]
 
 
-@pytest.mark.parametrize("layer", WIDTHS)
-def test_the_whole_layers_are_torchs(layer):
-    whole = oracle.examples.drawn(layer, 4, WIDTHS[layer], np.random.default_rng(3))
-    ours = oracle.examples.serial(layer, whole)
-    for mine, right in zip(ours, torchs(layer, whole), strict=True):
+@pytest.mark.parametrize("name", WIDTHS)
+def test_the_whole_layers_are_torchs(cases, name):
+    case = cases[name](1, 4, WIDTHS[name], seed=3)
+    for mine, right in zip(case.serial(*case.whole), torchs(case), strict=True):
         np.testing.assert_allclose(mine, right, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("layer", WIDTHS)
-def test_a_cut_layer_is_the_whole_one(session, layer):
-    for world_size in (1, 3, 4):
-        asked = runs.draw(np.random.default_rng(1), layer, world_size, 4, WIDTHS[layer])
-        result = called(session, asked)
-        runs.assert_right(result, asked)
-        assert sum(result.num_flops()) == pytest.approx(
-            sum(called(session, runs.draw(np.random.default_rng(1), layer, 1, 4, WIDTHS[layer]))
-                .num_flops())
-        )  # fmt: skip
+def test_a_wrong_result_is_not_right(session, cases):
+    case = cases["MlpLayer"](2, 4, (5, 7))
+    run = called(session, case)
+    case.check(run)
+    for number, name in enumerate(case.result_names):
+        (results,) = run.values[1]["results"]
+        results[number].flat[0] += 1e-9
+        with pytest.raises(Verdict, match=f"rank 1's {name} is"):
+            case.check(run)
+        results[number].flat[0] -= 1e-9
 
 
-def test_a_wrong_result_is_not_right(session):
-    asked = runs.draw(np.random.default_rng(1), "mlp_layer", 2, 4, (5, 7))
-    result = called(session, asked)
-    for index in range(8):
-        result.values[1][index].flat[0] += 1e-9
-        name = oracle.examples.NAMES["mlp_layer"][index]
-        with pytest.raises(AssertionError, match=f"rank 1's {name} is"):
-            runs.assert_right(result, asked)
-        result.values[1][index].flat[0] -= 1e-9
-
-
-def test_two_mlps_send_what_layers_in_pairs_do(session):
+def test_two_mlps_send_what_layers_in_pairs_do(session, cases):
     for p, n, d, h in ((2, 3, 4, 5), (3, 5, 7, 8), (4, 6, 5, 3)):
-        asked = runs.draw(np.random.default_rng(1), "mlp_layer", p, n, (d, h))
-        sent = round(sum(sent_as_ring(called(session, asked))))
+        sent = round(sum(sent_as_ring(called(session, cases["MlpLayer"](p, n, (d, h))))))
         two, one = (cost.paired_bytes((d, h) * k + (d,), n, p) for k in (2, 1))
         assert sent == two - one
 
@@ -114,36 +95,39 @@ def test_crossovers_of_very_many_square_layers():
     assert round(cost.crossover_batch(wide, "reduce_scatter")) == 4096
 
 
-def test_a_layer_in_miniature_takes_the_time_of_the_large_one():
-    for machine in (Machine.load("zaratan"), Machine.load("textbook")):
-        small = oracle.in_miniature(machine, 2048, 4096, 128, 16)
-        plain = machine.with_(kernel_overhead_s=0.0)
-        for p in (4, 8):
-            times = [
-                oracle.makespan_s(
-                    [("compute", 12 * n * d * 4 * d / p), ("allreduce", unit * n * d)], p, each
-                )
-                for each, n, d, unit in ((small, 128, 16, 8), (plain, 2048, 4096, 2))
-            ]
-            assert math.isclose(*times, rel_tol=1e-6)
+def test_a_layer_in_miniature_takes_the_time_of_the_large_one(session, cases):
+    large = Machine.load("zaratan").with_(kernel_overhead_s=0.0)
+    for p in (4, 8):
+        case = cases["MlpLayer"](p, 128, (16, 64), machine="gpt")
+        n, d, machine = 2048, 4096, large
+        ring_s = 0.0
+        for rank in range(p):  # a ring is as slow as its slowest link
+            same = rank // machine.ranks_per_node == (rank + 1) % p // machine.ranks_per_node
+            alpha_s = machine.intra_alpha_s if same else machine.alpha_s
+            beta_s = machine.intra_beta_s_per_byte if same else machine.beta_s_per_byte
+            ring_s = max(ring_s, 2 * (p - 1) * (alpha_s + 2 * n * d / p * beta_s))
+        bound_s = 12 * n * d * 4 * d / p / machine.flop_per_s + 2 * ring_s
+        run = called(session, case)
+        case.check(run)
+        assert math.isclose(run.makespan_s, bound_s, rel_tol=0.02)
 
 
-def test_a_stretched_layer_takes_the_time_of_a_run(session):
-    machine = oracle.in_miniature(Machine.load("zaratan"), 2048, 4096, 32, 16)
-    rng = np.random.default_rng(1)
-    few = called(session, runs.draw(rng, "mlp_layer", 4, 32, (16, 16)), machine)
-    many = called(session, runs.draw(rng, "mlp_layer", 16, 32, (16, 64)), machine)
-    assert replay(widen(few.trace, 16), machine).makespan_s == many.makespan_s
+def test_a_stretched_layer_takes_the_time_of_a_run(session, cases):
+    few = called(session, cases["MlpLayer"](4, 128, (16, 16), machine="gpt"))
+    many = called(session, cases["MlpLayer"](16, 128, (16, 64), machine="gpt"))
+    assert replay(widen(few.trace, 16), few.machine).makespan_s == many.makespan_s
 
 
-def test_examples_find_a_wrong_mlp(tmp_path, capsys):
+def test_a_run_by_hand_finds_a_wrong_mlp(tmp_path, capsys):
     for path in SOLUTION.glob("*.py"):
         shutil.copy(path, tmp_path)
+    for name in ("given", "checks"):
+        shutil.copytree(SOLUTION / name, tmp_path / name)
     words = ["--ranks", "3", "--", "--n", "4", "--widths", "5,7"]
-    for function in ("callers.py:mlp_layer", "mlp.py:measured_layer"):
+    for function in ("mlp.py:forward", "mlp.py:measured_layer"):
         assert cli.main(["run", f"{tmp_path}/{function}", *words]) == 0
         assert "values: right" in capsys.readouterr().out
     source = (tmp_path / "mlp.py").read_text()
     (tmp_path / "mlp.py").write_text(source.replace("y += b2 + x", "y += x"))
     assert cli.main(["run", f"{tmp_path}/mlp.py:measured_layer", *words]) == 1
-    assert "values: wrong. Rank 0 returned" in capsys.readouterr().out
+    assert "values: wrong" in capsys.readouterr().out
