@@ -17,6 +17,19 @@ from ringside.checking import announced, assert_ran, one_line
 from ringside.checking.cases import Case, assert_like, cast, machine_of
 from ringside.errors import TargetError
 from ringside.trace import Kind
+from ringside.units import format_count
+
+# Schedules, as text for each stage, and what they are called together.
+GPIPE = ("F0 F1 F2 F3 B0 B1 B2 B3",)
+FLUSH = ("F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3")
+HALVES = ("F0 F1 I0 F2 W0 I1 W1 I2 W2", "F0 I0 W0 F1 I1 W1 F2 I2 W2")
+CHUNKS = ("F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1")
+STRANGE = ("F2 F0 B0 F1 I2 B1 W2", "F0 B0 F2 B2 F1 I1 W1")
+SWAPPED = ("F0 F1 B0 F2 B1 B2", "F0 B0 F2 F1 B1 B2")  # microbatch 2 overtakes 1
+UNEQUAL = (3, 1, 2, 4)
+USUAL, IN_HALVES = "GPipe and 1F1B", "backward passes in two halves"
+SEVERAL, OTHERS = "several chunks", "orders that no schedule has"
+LONG = {"sizes": (50,), "widths": (40, 7, 30), "ordered": True}  # far longer than an envelope
 
 
 def letter(action):
@@ -106,10 +119,9 @@ class Step(Case):
     def told(self):
         first = self.lists[0] if len(self.lists[0]) <= 40 else f"{self.lists[0][:37]}..."
         stages = "all stages" if len(self.lists) == 1 else "stage 0"
-        words = [
-            f"{first} on {stages}",
-            f"microbatches of {', '.join(map(str, self.sizes))} samples",
-        ]
+        *more, last = self.sizes
+        sizes = "".join(f"{size}, " for size in more) + format_count(last, "sample")
+        words = [f"{first} on {stages}", f"microbatches of {sizes}"]
         words += [self.dtype] if self.dtype != "float64" else []
         return ", ".join(words + ["after another step"] * self.before)
 

@@ -4,9 +4,21 @@ import numpy as np
 from given import replayed
 
 from checks.cases import FREE
-from checks.cases_stage import assert_passed_on, assert_traffic, assert_work
+from checks.cases_stage import (
+    CHUNKS,
+    FLUSH,
+    GPIPE,
+    LONG,
+    OTHERS,
+    SEVERAL,
+    SWAPPED,
+    UNEQUAL,
+    USUAL,
+    assert_passed_on,
+    assert_traffic,
+    assert_work,
+)
 from checks.cases_torch import StepTorch
-from checks.test_stage import CHUNKS, FLUSH, GPIPE, LONG, OTHERS, SEVERAL, SWAPPED, UNEQUAL, USUAL
 from ringside.checking import (
     assert_makespan,
     assert_own_messages,

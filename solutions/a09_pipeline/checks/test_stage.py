@@ -3,20 +3,28 @@
 from given import replayed
 
 from checks.cases import FREE
-from checks.cases_stage import Step, assert_passed_on, assert_traffic, assert_work
+from checks.cases_stage import (
+    CHUNKS,
+    FLUSH,
+    GPIPE,
+    HALVES,
+    IN_HALVES,
+    LONG,
+    OTHERS,
+    SEVERAL,
+    STRANGE,
+    SWAPPED,
+    UNEQUAL,
+    USUAL,
+    Step,
+    assert_passed_on,
+    assert_traffic,
+    assert_work,
+)
 from ringside.checking import assert_makespan, assert_own_messages, assert_peers
 from ringside.checking.suite import Suite, group
 
 suite = Suite("stage")
-GPIPE = ("F0 F1 F2 F3 B0 B1 B2 B3",)
-FLUSH = ("F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3")
-HALVES = ("F0 F1 I0 F2 W0 I1 W1 I2 W2", "F0 I0 W0 F1 I1 W1 F2 I2 W2")
-CHUNKS = ("F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1")
-STRANGE = ("F2 F0 B0 F1 I2 B1 W2", "F0 B0 F2 B2 F1 I1 W1")
-SWAPPED = ("F0 F1 B0 F2 B1 B2", "F0 B0 F2 F1 B1 B2")  # microbatch 2 overtakes 1
-UNEQUAL = (3, 1, 2, 4)
-USUAL, IN_HALVES = "GPipe and 1F1B", "backward passes in two halves"
-SEVERAL, OTHERS = "several chunks", "orders that no schedule has"
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -75,9 +83,6 @@ test_real_mpi = suite.real_ranks(3, Step(3, FLUSH))
 @suite.test(5, "communication", Step(3, GPIPE, (8,), ordered=True), essential=True, checked=False)
 def test_stages_compute_their_pieces_and_pass_arrays_on(case, run):
     assert_passed_on(run, case)
-
-
-LONG = {"sizes": (50,), "widths": (40, 7, 30), "ordered": True}  # far longer than an envelope
 
 
 @suite.test(

@@ -23,7 +23,7 @@ from checks.cases import (
     ZbH2,
     ZbV,
 )
-from checks.cases_stage import Step
+from checks.cases_stage import IN_HALVES, OTHERS, SEVERAL, USUAL, Step
 from checks.cases_torch import StepTorch
 from given import replayed
 from given.actions import text
@@ -46,7 +46,7 @@ def two(rng):
 
 # -- schedule --------------------------------------------------------------------------------------
 
-USUAL = ((2, 4), (2, 5), (3, 3), (3, 8), (4, 8), (5, 7))
+SOME = ((2, 4), (2, 5), (3, 3), (3, 8), (4, 8), (5, 7))
 SHORT = ((2, 1), (3, 1), (3, 2), (4, 3), (5, 2), (8, 5))
 ONE_STAGE = ((1, 1), (1, 4))
 CHUNKS = ((2, 4, 2), (3, 3, 2), (3, 6, 3), (4, 8, 2), (2, 2, 1), (5, 5, 2))
@@ -66,8 +66,8 @@ def chunked(rng):
     return [Interleaved(p, 2 * p, int(rng.integers(2, 4)))]
 
 
-hidden(schedule.test_gpipe_is_complete_and_can_be_run, *each(Gpipe, *USUAL), gpipes)
-hidden(schedule.test_1f1b_is_complete_and_can_be_run, *each(OneFOneB, *USUAL), flushes)
+hidden(schedule.test_gpipe_is_complete_and_can_be_run, *each(Gpipe, *SOME), gpipes)
+hidden(schedule.test_1f1b_is_complete_and_can_be_run, *each(OneFOneB, *SOME), flushes)
 hidden(
     schedule.test_fewer_microbatches_than_stages_and_one_stage,
     group("gpipe", *each(Gpipe, *SHORT, *ONE_STAGE)),
@@ -83,17 +83,17 @@ hidden(
     Interleaved(3, 3),
     *(Interleaved(*size, raises="ValueError") for size in ((2, 3, 2), (4, 2, 2), (3, 7, 1))),
 )
-hidden(schedule.test_gpipes_forward_passes_come_first, *each(Gpipe, *USUAL, *SHORT), gpipes)
+hidden(schedule.test_gpipes_forward_passes_come_first, *each(Gpipe, *SOME, *SHORT), gpipes)
 hidden(
     schedule.test_1f1b_keeps_few_microbatches_in_flight,
-    *each(OneFOneB, *USUAL, *SHORT, *ONE_STAGE, *LARGE),
+    *each(OneFOneB, *SOME, *SHORT, *ONE_STAGE, *LARGE),
     flushes,
 )
 hidden(schedule.test_interleaved_keeps_few_chunks_in_flight, *each(Interleaved, *CHUNKS, (1, 4, 2)))
-hidden(schedule.test_time_of_gpipe_with_free_messages, *each(Gpipe, *USUAL, *SHORT), gpipes)
+hidden(schedule.test_time_of_gpipe_with_free_messages, *each(Gpipe, *SOME, *SHORT), gpipes)
 hidden(
     schedule.test_time_of_1f1b_with_free_messages,
-    *each(OneFOneB, *USUAL, *SHORT, *ONE_STAGE, LARGE[0]),
+    *each(OneFOneB, *SOME, *SHORT, *ONE_STAGE, LARGE[0]),
     flushes,
 )
 hidden(
@@ -412,27 +412,27 @@ LONG = {"sizes": (50,), "widths": (40, 7, 30)}
 hidden(
     stage.test_one_message_for_each_activation_and_gradient,
     group(
-        stage.USUAL,
+        USUAL,
         *(ordered(FLUSH, p, 4, **LONG) for p in (2, 4, 5, 12, 18)),
         ordered(GPIPE, 2, 4, dtype="float32", **LONG),
         weight=3,
     ),
-    group(stage.IN_HALVES, ordered(HALVES, 3, 4, **LONG)),
-    group(stage.SEVERAL, ordered(INTERLEAVED, 2, 4, 2, **LONG)),
+    group(IN_HALVES, ordered(HALVES, 3, 4, **LONG)),
+    group(SEVERAL, ordered(INTERLEAVED, 2, 4, 2, **LONG)),
 )
 hidden(
     stage.test_messages_go_to_neighbours,
-    group(stage.USUAL, ordered(FLUSH, 4, 6), ordered(GPIPE, 5, 3), ordered(FLUSH, 18, 2), weight=3),
-    group(stage.SEVERAL, ordered(INTERLEAVED, 4, 4, 2), ordered(INTERLEAVED, 1, 2, 2)),
+    group(USUAL, ordered(FLUSH, 4, 6), ordered(GPIPE, 5, 3), ordered(FLUSH, 18, 2), weight=3),
+    group(SEVERAL, ordered(INTERLEAVED, 4, 4, 2), ordered(INTERLEAVED, 1, 2, 2)),
 )
 hidden(stage.test_given_communicator_is_used, ordered(FLUSH, 3, 4))
 hidden(
     stage.test_passes_follow_the_list,
-    group(stage.USUAL, *(step(name, 3, 5, announced=True) for name in BOTH), weight=3),
-    group(stage.IN_HALVES, step(HALVES, 3, 5, announced=True)),
-    group(stage.SEVERAL, step(INTERLEAVED, 2, 6, 2, announced=True)),
+    group(USUAL, *(step(name, 3, 5, announced=True) for name in BOTH), weight=3),
+    group(IN_HALVES, step(HALVES, 3, 5, announced=True)),
+    group(SEVERAL, step(INTERLEAVED, 2, 6, 2, announced=True)),
     group(
-        stage.OTHERS,
+        OTHERS,
         drawn_orders(Step, (3, 5, 1, False), announced=True),
         Step(3, words(oracle.unhurried(3, 5)), announced=True),
     ),
@@ -441,20 +441,20 @@ LARGE = {"sizes": (96,), "widths": (8, 512, 8)}
 hidden(
     stage.test_activations_are_let_go,
     group(
-        stage.USUAL,
+        USUAL,
         *(ordered(name, 4, 8, watched=True, **LARGE) for name in (FLUSH, GPIPE)),
         weight=3,
     ),
-    group(stage.IN_HALVES, ordered(HALVES, 4, 8, watched=True, **LARGE)),
-    group(stage.SEVERAL, ordered(INTERLEAVED, 4, 8, 3, watched=True, **LARGE)),
+    group(IN_HALVES, ordered(HALVES, 4, 8, watched=True, **LARGE)),
+    group(SEVERAL, ordered(INTERLEAVED, 4, 8, 3, watched=True, **LARGE)),
 )
 hidden(
     stage.test_every_send_may_wait_for_its_receive,
-    group(stage.USUAL, ordered(FLUSH, 4, 6), ordered(GPIPE, 3, 6), weight=3),
-    group(stage.SEVERAL, ordered(INTERLEAVED, 3, 6, 2)),
-    group(stage.IN_HALVES, ordered(HALVES, 3, 6)),
+    group(USUAL, ordered(FLUSH, 4, 6), ordered(GPIPE, 3, 6), weight=3),
+    group(SEVERAL, ordered(INTERLEAVED, 3, 6, 2)),
+    group(IN_HALVES, ordered(HALVES, 3, 6)),
     group(
-        stage.OTHERS,
+        OTHERS,
         Step(2, words(oracle.opposite(2, 24)), ordered=True),
         Step(2, words(oracle.overtaking()), ordered=True),
         drawn_orders(Step, (3, 6, 1, False), ordered=True),
@@ -472,12 +472,12 @@ def on_wire(kind, function, *shape, **options):
 hidden(
     stage.test_time_with_free_messages_and_on_a_slow_wire,
     group(
-        stage.USUAL,
+        USUAL,
         *(on_wire(Step, name, 4, 8, machine=m) for name in BOTH for m in (FREE, "long wire")),
         weight=3,
     ),
-    group(stage.SEVERAL, on_wire(Step, INTERLEAVED, 4, 8, 2)),
-    group(stage.IN_HALVES, on_wire(Step, HALVES, 4, 8)),
+    group(SEVERAL, on_wire(Step, INTERLEAVED, 4, 8, 2)),
+    group(IN_HALVES, on_wire(Step, HALVES, 4, 8)),
 )
 
 # -- pipeline_torch --------------------------------------------------------------------------------
@@ -518,22 +518,22 @@ hidden(
 hidden(
     torch.test_chunks_and_other_schedules,
     group(
-        torch.SEVERAL,
+        SEVERAL,
         *(torch_step(INTERLEAVED, *shape) for shape in ((2, 4, 2), (3, 6, 2), (1, 2, 2))),
         torch_step(INTERLEAVED, 2, 6, 2, sizes=LENGTHS),
     ),
-    group(torch.OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), (4, 4, 1, False))),
+    group(OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), (4, 4, 1, False))),
 )
 hidden(
     torch.test_gradient_with_recomputation,
     group(
-        torch.USUAL,
+        USUAL,
         torch_step(GPIPE, 2, 4, recompute=True),
         torch_step(FLUSH, 3, 4, recompute=True),
         weight=3,
     ),
-    group(torch.SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, recompute=True)),
-    group(torch.OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), recompute=True)),
+    group(SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, recompute=True)),
+    group(OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), recompute=True)),
 )
 DROPOUT = {"widths": (5, 20, 4), "recompute": True, "dropout": 0.4}
 hidden(
@@ -544,7 +544,7 @@ hidden(
 )
 hidden(
     torch.test_second_step_is_independent,
-    group(torch.USUAL, torch_step(FLUSH, 2, 3, sizes=LENGTHS, before=True)),
+    group(USUAL, torch_step(FLUSH, 2, 3, sizes=LENGTHS, before=True)),
     group(torch.AGAIN, torch_step(FLUSH, 2, 3, sizes=LENGTHS, before=True, recompute=True)),
 )
 hidden(torch.test_real_gloo, torch_step(FLUSH, 3, 4))
@@ -555,42 +555,42 @@ hidden(
 hidden(
     torch.test_one_message_for_each_activation_and_gradient,
     group(
-        torch.USUAL,
+        USUAL,
         *(torch_ordered(FLUSH, p, 4, **LONG) for p in (4, 5, 12, 18)),
         torch_ordered(GPIPE, 2, 4, **LONG),
         weight=3,
     ),
     group(torch.AGAIN, torch_ordered(FLUSH, 4, 4, recompute=True, **LONG)),
-    group(torch.SEVERAL, torch_ordered(INTERLEAVED, 2, 4, 2, **LONG)),
+    group(SEVERAL, torch_ordered(INTERLEAVED, 2, 4, 2, **LONG)),
 )
 hidden(
     torch.test_messages_go_to_neighbours,
-    group(torch.USUAL, *(torch_ordered(FLUSH, p, 4) for p in (4, 18)), weight=3),
-    group(torch.SEVERAL, *(torch_ordered(INTERLEAVED, p, 4, 2) for p in (4, 1))),
+    group(USUAL, *(torch_ordered(FLUSH, p, 4) for p in (4, 18)), weight=3),
+    group(SEVERAL, *(torch_ordered(INTERLEAVED, p, 4, 2) for p in (4, 1))),
 )
 hidden(torch.test_given_group_is_used, torch_ordered(FLUSH, 3, 4))
 hidden(
     torch.test_passes_follow_the_list,
     group(
-        torch.USUAL,
+        USUAL,
         torch_step(GPIPE, 2, 3, announced=True),
         torch_step(FLUSH, 3, 5, announced=True),
         weight=3,
     ),
     group(torch.AGAIN, torch_step(FLUSH, 3, 5, recompute=True, announced=True)),
-    group(torch.SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, announced=True)),
+    group(SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, announced=True)),
 )
 hidden(
     torch.test_activations_are_let_go_and_recomputation_keeps_inputs_alone,
-    group(torch.USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH), weight=3),
+    group(USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH), weight=3),
     group(torch.AGAIN, *(torch_ordered(name, 4, 8, recompute=True, **LARGE) for name in BOTH)),
 )
 hidden(
     torch.test_every_send_may_wait_for_its_receive,
-    group(torch.USUAL, torch_ordered(FLUSH, 4, 4), torch_ordered(GPIPE, 3, 4), weight=3),
-    group(torch.SEVERAL, torch_ordered(INTERLEAVED, 2, 4, 2)),
+    group(USUAL, torch_ordered(FLUSH, 4, 4), torch_ordered(GPIPE, 3, 4), weight=3),
+    group(SEVERAL, torch_ordered(INTERLEAVED, 2, 4, 2)),
     group(
-        torch.OTHERS,
+        OTHERS,
         drawn_orders(StepTorch, (3, 5, 1, False), ordered=True),
         StepTorch(2, words(oracle.overtaking()), ordered=True),
         StepTorch(2, words(oracle.opposite(2, 24)), ordered=True),
@@ -599,7 +599,7 @@ hidden(
 hidden(
     torch.test_time_with_free_messages_and_on_a_slow_wire,
     group(
-        torch.USUAL,
+        USUAL,
         on_wire(StepTorch, GPIPE, 4, 6, machine=FREE),
         *(on_wire(StepTorch, name, 4, 8) for name in BOTH),
         weight=3,
@@ -609,5 +609,5 @@ hidden(
         on_wire(StepTorch, FLUSH, 4, 6, recompute=True, machine=FREE),
         on_wire(StepTorch, FLUSH, 4, 8, recompute=True),
     ),
-    group(torch.SEVERAL, on_wire(StepTorch, INTERLEAVED, 4, 8, 2)),
+    group(SEVERAL, on_wire(StepTorch, INTERLEAVED, 4, 8, 2)),
 )
