@@ -1,4 +1,4 @@
-"""A model in pieces, with explicit forward and backward passes of one microbatch: supplied.
+"""A model in pieces, with explicit forward and backward passes of one microbatch.
 
     x -> piece 0 -> piece 1 -> ... -> output -> loss           layer: y = tanh(x @ weight + bias)
 

@@ -1,11 +1,11 @@
-"""What a schedule does, without a stage that runs it: supplied, nothing to write.
+"""What a schedule does, without a stage that runs it: nothing to write.
 
     schedules = [one_f_one_b(4, 8, stage) for stage in range(4)]
     check(schedules, 8)                     complete, and nobody waits for ever
     timeline(schedules).makespan_s          who waits for whom, on a machine of your choice
     most_in_flight(schedules[0])            forward passes whose activations are still needed
 
-A schedule is a list of actions for each stage (``actions.py``). The interpreter imagined here
+A schedule is a list of actions for each stage (``given/actions.py``). The interpreter imagined here
 never waits for a send, and posts the receive for the next action before it computes the present
 one.
 

@@ -1,4 +1,4 @@
-"""What a stage can do with a microbatch: supplied, nothing to write.
+"""What a stage can do with a microbatch: nothing to write.
 
 A schedule is data: for each stage the list of its actions, in order. Transfers are no actions:
 whoever runs a schedule moves activations and gradients where the next action needs them.

@@ -1,4 +1,4 @@
-"""The pieces of a torch network: supplied, nothing to write.
+"""The pieces of a torch network: nothing to write.
 
     x -> linear -> tanh -> dropout -> linear -> tanh -> y        one piece
 
