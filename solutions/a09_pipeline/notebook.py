@@ -31,11 +31,11 @@
 
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
-# docstring and in `docs/contract.md`, and the public tests in `test_public.py` ask for the same
-# kinds of things. Supplied are `actions.py` (what a stage can do), `model.py` (pieces of a
-# network, with an explicit backward pass that takes virtual time), `replayed.py` (what a schedule
-# does, without a stage that runs it) and `callers.py` (how the tests call your functions). Read
-# `actions.py` and `model.py` first: each is a page.
+# docstring and in `docs/contract.md`. The tests lie in `checks/`, where you can read them; the
+# hidden suite asks the same of other cases. In `given/` are `actions.py` (what a stage can do),
+# `model.py` and `model_torch.py` (pieces of a network, whose passes take virtual time), and
+# `replayed.py` (what a schedule does, without a stage that runs it). Read `actions.py` and
+# `model.py` first: each is a page.
 #
 # In every module inputs stay as they were and results are new arrays, nothing is kept from one
 # call to the next, the communicator or group that is given may be a part of the world, and each
@@ -50,8 +50,8 @@ from importlib import import_module, invalidate_caches, reload
 
 import matplotlib.pyplot as plt
 import numpy as np
-import replayed
-from actions import parse, text
+from given import replayed
+from given.actions import parse, text
 
 import ringside
 from ringside import Machine, guess, reveal
@@ -253,12 +253,12 @@ reveal("a09/blocking", "both stages wait for ever")
 # {{check stage}}
 
 # %% [markdown]
-# Real runs, on four simulated ranks: each pass takes the time that `model.py` declares, each
-# message the time that the network needs. First your GPipe, then your 1F1B, then interleaved, on a
-# wire on which a message takes an eighth of a forward pass.
+# Real runs, on four simulated ranks: each pass takes the time that `given/model.py` declares, and
+# each message the time that the network needs. First your GPipe, then your 1F1B, then interleaved,
+# on a wire on which a message takes an eighth of a forward pass.
 
 # %%
-from callers import sample
+from checks.cases_stage import Step
 
 wire = Machine("wire", alpha_s=1e-5, beta_s_per_byte=1e-8)
 COSTS = (1e-4, 2e-4)  # a whole stage
@@ -267,15 +267,10 @@ COSTS = (1e-4, 2e-4)  # a whole stage
 def step(name, v=1, count=M, machine=wire, rows=8):
     """One step of stage.py on simulated ranks."""
     mine = lists(name, S, count, *([v] if v > 1 else []))
-    params, inputs, targets = sample(S * v, [rows] * count)
-    arguments = []
-    for rank in range(S):
-        own = [params[chunk * S + rank] for chunk in range(v)]
-        x = inputs if rank == 0 else None
-        y = targets if rank == S - 1 else None
-        costs = tuple(cost / v for cost in COSTS)
-        arguments.append((own, text(mine[rank]), [rows] * count, x, y, costs))
-    return ringside.run("callers.py:stepped", S, arguments, machine=machine)
+    costs = tuple(cost / v for cost in COSTS)
+    case = Step(S, tuple(map(text, mine)), sizes=(rows,), costs=costs)
+    arguments = [case.inputs(rank) for rank in range(S)]
+    return ringside.run("checks/inside.py:stepped", S, arguments, machine=machine)
 
 
 gpipe_run = step("gpipe")
@@ -347,15 +342,13 @@ assert (slow_gpipe.makespan_s, slow_flush.makespan_s) == (36.0, 41.0)
 
 # %%
 ROWS, WIDTHS = 256, (8, 512, 8)
-params, inputs, targets = sample(S, [ROWS] * M, widths=WIDTHS)
 saved = 8 * ROWS * sum(WIDTHS)  # input, hidden layer, output
 peaks = {}
 for name in ("gpipe", "one_f_one_b"):
-    arguments = []
-    for rank, mine in enumerate(lists(name, S, M)):
-        x, y = inputs if rank == 0 else None, targets if rank == S - 1 else None
-        arguments.append(([params[rank]], text(mine), [ROWS] * M, x, y))
-    measured = ringside.run("callers.py:step_memory", S, arguments)
+    mine = tuple(map(text, lists(name, S, M)))
+    case = Step(S, mine, sizes=(ROWS,), widths=WIDTHS, watched=True)
+    arguments = [case.inputs(rank) for rank in range(S)]
+    measured = ringside.run("checks/inside.py:stepped", S, arguments)
     peaks[name] = [value["peak"] / saved for value in measured.values]
 fig, axes = plt.subplots(figsize=(6.5, 3.4))
 for shift, (name, values) in zip((-0.2, 0.2), peaks.items(), strict=True):
@@ -438,10 +431,11 @@ assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
 # %% [markdown]
 # ## 6. In torch, and without activations
 #
-# With `model.py` you called each piece's backward pass yourself. In torch autograd does, but it
-# does not see across ranks: each stage has a graph of its own, for each microbatch, which begins at
-# a tensor that came in and ends at one that went out. What must be said to the incoming tensor so
-# that its gradient can be sent back? And what do you give `backward` on a stage that has no loss?
+# With `given/model.py` you called each piece's backward pass yourself. In torch autograd does, but
+# it does not see across ranks: each stage has a graph of its own, for each microbatch, which begins
+# at a tensor that came in and ends at one that went out. What must be said to the incoming tensor
+# so that its gradient can be sent back? And what do you give `backward` on a stage that has no
+# loss?
 #
 # GPipe keeps the activations of all M microbatches, so its authors don't keep them at all: each
 # stage remembers its *inputs*, and computes the forward pass again when the gradient arrives.
@@ -463,20 +457,17 @@ guess(
 # {{check pipeline_torch}}
 
 # %%
-from callers_torch import torch_sample
+from checks.cases_torch import StepTorch
 
-params, inputs, targets = torch_sample(S, [ROWS] * M, (8, 512, 8))
-spec = {"widths": [(8, 512, 8)], "costs": (1e-3, 2e-3), "dropout": 0.0}
+options = {"sizes": (ROWS,), "widths": WIDTHS, "costs": (1e-3, 2e-3)}
 
 
 def torch_step(name, recompute):
     """One step of pipeline_torch.py on simulated ranks."""
-    arguments = []
-    for rank, mine in enumerate(lists(name, S, M)):
-        x, y = inputs if rank == 0 else None, targets if rank == S - 1 else None
-        own = [params[rank]]
-        arguments.append((spec, own, text(mine), [ROWS] * M, x, y, recompute))
-    return ringside.run("callers_torch.py:step_memory", S, arguments)
+    mine = tuple(map(text, lists(name, S, M)))
+    case = StepTorch(S, mine, **options, recompute=recompute)
+    arguments = [case.inputs(rank) for rank in range(S)]
+    return ringside.run("checks/inside_torch.py:stepped", S, arguments)
 
 
 runs = {(name, again): torch_step(name, again)
@@ -583,7 +574,7 @@ assert first.makespan_s == M * 3 + (S - 1)
 # of the module above.
 #
 # ```
-# ringside launch callers_torch.py:measured_pipeline --site zaratan --out torch -- --n 1024
+# ringside launch checks/inside_torch.py:measured_pipeline --site zaratan --out torch -- --n 1024
 # ```
 
 # %%

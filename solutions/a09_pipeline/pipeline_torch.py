@@ -22,10 +22,12 @@ model is ``modules[chunk]`` of rank s, as in ``stage.py``.
   doesn't seed the generator, and each forward pass of the list draws where it stands.
 """
 
+from itertools import zip_longest
+
 import torch
 import torch.distributed as dist
-from actions import Forward
-from model_torch import Piece, loss_of
+from given.actions import Forward
+from given.model_torch import Piece, loss_of
 
 
 def run(
@@ -42,9 +44,9 @@ def run(
     Args:
         group: a process group, the stages in order; S >= 1 of them. Only point-to-point calls of
             torch.distributed on it may be used.
-        modules: this stage's pieces (``model_torch.Piece``), one for each chunk; all ranks have
-            equally many. Their parameters' ``grad`` is None.
-        actions: what this stage does, in this order (``actions.py``).
+        modules: this stage's pieces (``given.model_torch.Piece``), one for each chunk; all ranks
+            have equally many. Their parameters' ``grad`` is None.
+        actions: what this stage does, in this order (``given/actions.py``).
         batch_sizes: samples of each microbatch, on all ranks; at least one each. They may differ.
         inputs: on stage 0 a list of one tensor per microbatch, shape ``(samples, width_in)``; else
             None.
@@ -79,83 +81,125 @@ def run(
     Source: Huang et al., GPipe, NeurIPS 2019, sections 2.2 and 2.3.
     """
     ### BEGIN SOLUTION
-    num_stages, stage = dist.get_world_size(group), dist.get_rank(group)
-    last, batch_size = num_stages * len(modules) - 1, sum(batch_sizes)
-    kept, here, arriving, sending = {}, {}, {}, []
-    total = 0.0
+    stage = _Stage(group, modules, batch_sizes, inputs, targets, recompute)
+    stage.expect(actions[0])
+    for action, following in zip_longest(actions, actions[1:]):
+        arrived = stage.take(action)
+        if following is not None:  # its message may come while this action computes
+            stage.expect(following)
+        if isinstance(action, Forward):
+            stage.forward(action, arrived)
+        else:
+            stage.backward(action, arrived)
+    for request, _ in stage.sending:
+        request.wait()
+    return stage.loss if stage.rank == stage.num_stages - 1 else None
 
-    def source_of(action):
-        """The piece that makes what the action needs from elsewhere; None: there is none."""
-        step = -1 if isinstance(action, Forward) else 1
-        piece = action.chunk * num_stages + stage + step
-        return piece if 0 <= piece <= last else None
 
-    def tag(forward, piece, microbatch):
-        return 2 * (microbatch * (last + 1) + piece) + forward
+class _Stage:
+    """A stage during a step: the graphs of its microbatches, what is to come, what it has sent."""
 
-    def expect(action):
-        piece, forward = source_of(action), isinstance(action, Forward)
-        if piece is None or num_stages == 1 or action in arriving:
+    def __init__(self, group, modules, batch_sizes, inputs, targets, recompute):
+        self.group, self.modules, self.batch_sizes = group, modules, batch_sizes
+        self.inputs, self.targets, self.recompute = inputs, targets, recompute
+        self.num_stages, self.rank = dist.get_world_size(group), dist.get_rank(group)
+        self.last_piece = self.num_stages * len(modules) - 1
+        self.loss, self.batch_size = 0.0, sum(batch_sizes)
+        # (chunk, microbatch): the input, and the graph's end or the generator's state
+        self.kept = {}
+        self.arriving, self.sending = {}, []  # action: (buffer, request); (request, tensor)
+        self.here = {}  # tag: what a piece passes to the next one on the same, only stage
+
+    # The passes
+
+    def forward(self, action, arrived):
+        piece = self.piece_of(action)
+        x = (self.inputs[action.microbatch] if piece == 0 else arrived).detach()
+        x.requires_grad_(piece > 0)
+        state = torch.get_rng_state()
+        with torch.set_grad_enabled(not self.recompute):
+            end = self.end_of_graph(action, x)
+        self.kept[action.chunk, action.microbatch] = (x, state) if self.recompute else (x, end)
+        if piece == self.last_piece:
+            self.loss += end.item()
+        self.give(action, end.detach())
+
+    def backward(self, action, arrived):
+        x, end = self.kept.pop((action.chunk, action.microbatch))
+        if self.recompute:
+            end = self.computed_again(action, x, end)
+        torch.autograd.backward(end, arrived)
+        self.give(action, x.grad)
+
+    def end_of_graph(self, action, x):
+        """The module's output; of the last piece the loss."""
+        y = self.modules[action.chunk](x)
+        if self.piece_of(action) < self.last_piece:
+            return y
+        return loss_of(y, self.targets[action.microbatch], self.batch_size)
+
+    def computed_again(self, action, x, state):
+        """``end_of_graph`` with the random numbers of the first time."""
+        now = torch.get_rng_state()
+        torch.set_rng_state(state)
+        end = self.end_of_graph(action, x)
+        torch.set_rng_state(now)
+        return end
+
+    # What passes from piece to piece
+
+    def piece_of(self, action):
+        return action.chunk * self.num_stages + self.rank
+
+    def maker(self, action):
+        """The piece that makes what the action needs; None: the action needs nothing."""
+        piece = self.piece_of(action)
+        if isinstance(action, Forward):
+            return piece - 1 if piece > 0 else None
+        return piece + 1 if piece < self.last_piece else None
+
+    def tag(self, action, maker):
+        """Of a message: which piece made it, of which microbatch, on the way forward or back."""
+        number = action.microbatch * (self.last_piece + 1) + maker
+        return 2 * number + isinstance(action, Forward)
+
+    def rank_of(self, piece):
+        return dist.get_global_rank(self.group, piece % self.num_stages)
+
+    def expect(self, action):
+        """Post the receive for what the action needs."""
+        maker = self.maker(action)
+        if maker is None or self.num_stages == 1:
             return
-        own = modules[action.chunk]
-        width = own.width_in if forward else own.width_out
-        weight = next(own.parameters())  # the buffer lies where it lies
-        buffer = weight.new_empty(batch_sizes[action.microbatch], width)
-        rank = dist.get_global_rank(group, piece % num_stages)
-        request = dist.irecv(buffer, rank, group, tag(forward, piece, action.microbatch))
-        arriving[action] = buffer, request
+        module = self.modules[action.chunk]
+        width = module.width_in if isinstance(action, Forward) else module.width_out
+        weight = next(module.parameters())  # the buffer lies where it lies
+        buffer = weight.new_empty(self.batch_sizes[action.microbatch], width)
+        tag = self.tag(action, maker)
+        self.arriving[action] = buffer, dist.irecv(buffer, self.rank_of(maker), self.group, tag)
 
-    def take(action):
-        if num_stages == 1:
-            key = isinstance(action, Forward), source_of(action), action.microbatch
-            return here.pop(key)
-        buffer, request = arriving.pop(action)
+    def take(self, action):
+        """What the action needs, once it is here; None: it needs nothing."""
+        maker = self.maker(action)
+        if maker is None:
+            return None
+        if self.num_stages == 1:
+            return self.here.pop(self.tag(action, maker))
+        buffer, request = self.arriving.pop(action)
         request.wait()
         return buffer
 
-    def give(forward, piece, microbatch, tensor):
-        if num_stages == 1:
-            here[forward, piece, microbatch] = tensor
+    def give(self, action, tensor):
+        """Pass an activation to the next piece, or a gradient to the one before."""
+        maker = self.piece_of(action)
+        taker = maker + 1 if isinstance(action, Forward) else maker - 1
+        if not 0 <= taker <= self.last_piece:
             return
-        rank = dist.get_global_rank(group, (piece + (1 if forward else -1)) % num_stages)
-        request = dist.isend(tensor, rank, group, tag(forward, piece, microbatch))
-        sending.append((request, tensor))
+        tag = self.tag(action, maker)
+        if self.num_stages == 1:
+            self.here[tag] = tensor
+        else:
+            request = dist.isend(tensor, self.rank_of(taker), self.group, tag)
+            self.sending.append((request, tensor))
 
-    def output_of(piece, module, x, microbatch):
-        """The module's output, or of the last piece the loss."""
-        y = module(x)
-        return y if piece < last else loss_of(y, targets[microbatch], batch_size)
-
-    for action, following in zip(actions, [*actions[1:], None], strict=True):
-        key = action.chunk, action.microbatch
-        module, piece = modules[action.chunk], action.chunk * num_stages + stage
-        expect(action)
-        incoming = take(action) if source_of(action) is not None else None
-        if following is not None:
-            expect(following)
-        if isinstance(action, Forward):
-            x = (inputs[action.microbatch] if piece == 0 else incoming).detach()
-            x.requires_grad_(piece > 0)
-            state = torch.get_rng_state()
-            with torch.set_grad_enabled(not recompute):
-                y = output_of(piece, module, x, action.microbatch)
-            kept[key] = (x, state) if recompute else (x, y)
-            if piece < last:
-                give(True, piece, action.microbatch, y.detach())
-            else:
-                total += y.item()
-            continue
-        x, y = kept.pop(key)
-        if recompute:
-            now = torch.get_rng_state()
-            torch.set_rng_state(y)
-            y = output_of(piece, module, x, action.microbatch)
-            torch.set_rng_state(now)
-        torch.autograd.backward(y, incoming)
-        if piece > 0:
-            give(False, piece, action.microbatch, x.grad)
-        del x, y
-    for request, _ in sending:
-        request.wait()
-    return total if stage == num_stages - 1 else None
     ### END SOLUTION

@@ -10,7 +10,7 @@ long as a forward pass. A number is a microbatch, ``b`` its backward pass:
            all activations are kept                     at most S - stage are kept
            until the last forward pass
 
-A schedule is a list of actions (``actions.py``), one for each stage. It says nothing of
+A schedule is a list of actions (``given/actions.py``), one for each stage. It says nothing of
 transfers: a stage waits for what an action needs, and never for a send.
 
 Rules for all three:
@@ -27,7 +27,7 @@ Rules for all three:
   long as under the published schedule. Up to 1.5 times a bound earns half the points.
 """
 
-from actions import Backward, Forward
+from given.actions import Backward, Forward
 
 
 def gpipe(num_stages: int, num_microbatches: int, stage: int) -> list:

@@ -15,9 +15,11 @@ message a tag that says what it holds. A legal schedule is one in which everythi
 needs is made by an action that doesn't wait for it.
 """
 
+from itertools import zip_longest
+
 import numpy as np
-from actions import Backward, BackwardInput, Forward, parse
-from model import Piece, loss, loss_gradient
+from given.actions import Backward, BackwardInput, BackwardWeight, Forward, parse
+from given.model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 
@@ -34,9 +36,9 @@ def run(
     Args:
         comm: the stages, in order; S >= 1 of them. Only point-to-point calls may be used, and no
             communicator is made.
-        pieces: this stage's pieces of the model (``model.Piece``), one for each chunk; all ranks
-            have equally many. Their ``grads`` are zero.
-        actions: what this stage does, in this order (``actions.py``).
+        pieces: this stage's pieces of the model (``given.model.Piece``), one for each chunk; all
+            ranks have equally many. Their ``grads`` are zero.
+        actions: what this stage does, in this order (``given/actions.py``).
         batch_sizes: samples of each microbatch, on all ranks; at least one each. They may differ.
         inputs: on stage 0 a list of one array per microbatch, shape ``(samples, width)``; else
             None.
@@ -69,83 +71,119 @@ def run(
     Zero Bubble Pipeline Parallelism, ICLR 2024 (the two halves).
     """
     ### BEGIN SOLUTION
-    num_stages, stage = comm.Get_size(), comm.Get_rank()
-    last = num_stages * len(pieces) - 1
-    batch_size = sum(batch_sizes)
-    saved, pending = {}, {}
-    here = {}  # (kind, piece, microbatch): what a piece on this rank made for another one here
-    arriving, sending = {}, []
-    total = 0.0
-
-    def place(action):
-        """What the action needs: kind and piece as its maker calls them; None: it is here."""
-        piece = action.chunk * num_stages + stage
+    stage = _Stage(comm, pieces, batch_sizes, inputs, targets)
+    stage.expect(actions[0])
+    for action, following in zip_longest(actions, actions[1:]):
+        arrived = stage.take(action)
+        if following is not None:  # its message may come while this action computes
+            stage.expect(following)
         if isinstance(action, Forward):
-            return ("activation", piece - 1) if piece else None
+            stage.forward(action, arrived)
+        elif isinstance(action, BackwardWeight):
+            stage.backward_weight(action)
+        else:
+            stage.backward(action, arrived)
+    MPI.Request.Waitall(stage.sending)
+    return stage.loss if stage.rank == stage.num_stages - 1 else None
+
+
+class _Stage:
+    """A stage during a step: what its passes keep, what is to come, and what it has sent."""
+
+    def __init__(self, comm, pieces, batch_sizes, inputs, targets):
+        self.comm, self.pieces, self.batch_sizes = comm, pieces, batch_sizes
+        self.inputs, self.targets = inputs, targets
+        self.num_stages, self.rank = comm.Get_size(), comm.Get_rank()
+        self.last_piece = self.num_stages * len(pieces) - 1
+        self.loss, self.batch_size = 0.0, sum(batch_sizes)
+        self.loss_grads = {}  # microbatch: the gradient with which its way back begins
+        self.saved, self.pending = {}, {}  # (chunk, microbatch): what a later pass needs
+        self.arriving, self.sending = {}, []  # action: (buffer, request); requests
+        self.here = {}  # tag: what a piece passes to the next one on the same, only stage
+
+    # The passes
+
+    def forward(self, action, arrived):
+        chunk, microbatch = action.chunk, action.microbatch
+        piece = self.piece_of(action)
+        x = self.inputs[microbatch] if piece == 0 else arrived
+        y, self.saved[chunk, microbatch] = self.pieces[chunk].forward(microbatch, x)
+        if piece == self.last_piece:
+            target = self.targets[microbatch]
+            self.loss += loss(y, target, self.batch_size)
+            self.loss_grads[microbatch] = loss_gradient(y, target, self.batch_size)
+        self.give(action, y)
+
+    def backward(self, action, arrived):
+        """A whole backward pass, or its first half."""
+        chunk, microbatch = action.chunk, action.microbatch
+        is_last = self.piece_of(action) == self.last_piece
+        grad_y = self.loss_grads.pop(microbatch) if is_last else arrived
+        saved = self.saved.pop((chunk, microbatch))
+        if isinstance(action, Backward):
+            grad_x = self.pieces[chunk].backward(microbatch, saved, grad_y)
+        else:
+            grad_x, pending = self.pieces[chunk].backward_input(microbatch, saved, grad_y)
+            self.pending[chunk, microbatch] = pending
+        self.give(action, grad_x)
+
+    def backward_weight(self, action):
+        pending = self.pending.pop((action.chunk, action.microbatch))
+        self.pieces[action.chunk].backward_weight(action.microbatch, pending)
+
+    # What passes from piece to piece
+
+    def piece_of(self, action):
+        return action.chunk * self.num_stages + self.rank
+
+    def maker(self, action):
+        """The piece that makes what the action needs; None: the action needs nothing."""
+        piece = self.piece_of(action)
+        if isinstance(action, Forward):
+            return piece - 1 if piece > 0 else None
         if isinstance(action, Backward | BackwardInput):
-            return ("gradient", piece + 1) if piece < last else None
+            return piece + 1 if piece < self.last_piece else None
         return None
 
-    def tag(kind, piece, microbatch):
-        return 2 * (microbatch * (last + 1) + piece) + (kind == "gradient")
+    def tag(self, action, maker):
+        """Of a message: which piece made it, of which microbatch, on the way forward or back."""
+        number = action.microbatch * (self.last_piece + 1) + maker
+        return 2 * number + isinstance(action, Forward)
 
-    def expect(action):
+    def expect(self, action):
         """Post the receive for what the action needs."""
-        needs = place(action)
-        if needs is None or num_stages == 1 or action in arriving:
+        maker = self.maker(action)
+        if maker is None or self.num_stages == 1:
             return
-        kind, piece = needs
-        own = pieces[action.chunk]
-        width = own.width_in if kind == "activation" else own.width_out
-        buffer = np.empty((batch_sizes[action.microbatch], width), own.dtype)
-        source = piece % num_stages
-        request = comm.Irecv(buffer, source, tag(kind, piece, action.microbatch))
-        arriving[action] = buffer, request
+        piece = self.pieces[action.chunk]
+        width = piece.width_in if isinstance(action, Forward) else piece.width_out
+        buffer = np.empty((self.batch_sizes[action.microbatch], width), piece.dtype)
+        request = self.comm.Irecv(buffer, maker % self.num_stages, self.tag(action, maker))
+        self.arriving[action] = buffer, request
 
-    def take(action):
-        kind, piece = place(action)
-        if num_stages == 1:
-            return here.pop((kind, piece, action.microbatch))
-        buffer, request = arriving.pop(action)
+    def take(self, action):
+        """What the action needs, once it is here; None: it needs nothing."""
+        maker = self.maker(action)
+        if maker is None:
+            return None
+        if self.num_stages == 1:
+            return self.here.pop(self.tag(action, maker))
+        buffer, request = self.arriving.pop(action)
         request.Wait()
         return buffer
 
-    def give(kind, piece, microbatch, array):
-        """Send to the rank of the piece that needs it."""
-        if num_stages == 1:
-            here[kind, piece, microbatch] = array
+    def give(self, action, array):
+        """Pass an activation to the next piece, or a gradient to the one before."""
+        maker = self.piece_of(action)
+        taker = maker + 1 if isinstance(action, Forward) else maker - 1
+        if not 0 <= taker <= self.last_piece:
             return
-        dest = (piece + (1 if kind == "activation" else -1)) % num_stages
-        sending.append(comm.Isend(array, dest, tag(kind, piece, microbatch)))
+        tag = self.tag(action, maker)
+        if self.num_stages == 1:
+            self.here[tag] = array
+        else:
+            self.sending.append(self.comm.Isend(array, taker % self.num_stages, tag))
 
-    for action, following in zip(actions, [*actions[1:], None], strict=True):
-        chunk, microbatch = key = action.chunk, action.microbatch
-        own, piece = pieces[chunk], chunk * num_stages + stage
-        expect(action)
-        incoming = take(action) if place(action) else None
-        if following is not None:
-            expect(following)
-        if isinstance(action, Forward):
-            x = inputs[microbatch] if piece == 0 else incoming
-            y, saved[key] = own.forward(microbatch, x)
-            if piece < last:
-                give("activation", piece, microbatch, y)
-            else:
-                total += loss(y, targets[microbatch], batch_size)
-                here[key] = loss_gradient(y, targets[microbatch], batch_size)
-            continue
-        if isinstance(action, Backward | BackwardInput):
-            grad_y = here.pop(key) if piece == last else incoming
-            if isinstance(action, Backward):
-                grad_x = own.backward(microbatch, saved.pop(key), grad_y)
-            else:
-                grad_x, pending[key] = own.backward_input(microbatch, saved.pop(key), grad_y)
-            if piece > 0:
-                give("gradient", piece, microbatch, grad_x)
-            continue
-        own.backward_weight(microbatch, pending.pop(key))
-    MPI.Request.Waitall(sending)
-    return total if stage == num_stages - 1 else None
     ### END SOLUTION
 
 

@@ -20,16 +20,16 @@ a, ``W0`` A; b is I1):
 
 Rules for all functions here:
 
-- A schedule is a list of actions (``actions.py``), one for each stage, as in ``schedule.py``: each
-  microbatch has one ``Forward``, after it one ``BackwardInput``, and after that one
-  ``BackwardWeight``. No ``Backward`` occurs. S and M are at least 1, in any relation.
+- A schedule is a list of actions (``given/actions.py``), one for each stage, as in
+  ``schedule.py``: each microbatch has one ``Forward``, after it one ``BackwardInput``, and after
+  that one ``BackwardWeight``. No ``Backward`` occurs. S and M are at least 1, in any relation.
 - A microbatch is *held* on a stage from its ``Forward`` to the end of its ``BackwardWeight``.
 - F, I and W are the times of the three actions on a stage; messages are free. Papers write B for I.
 - With fewer microbatches than stated a step takes no longer than under 1F1B, whose time is
   (M + S - 1)(F + I + W).
 """
 
-from actions import BackwardInput, BackwardWeight, Forward
+from given.actions import BackwardInput, BackwardWeight, Forward
 
 
 def zb_h1(num_stages: int, num_microbatches: int, stage: int) -> list:
@@ -93,7 +93,7 @@ def zb_v(num_stages: int, num_microbatches: int, stage: int) -> list:
     Piece s of the model is chunk 0 of stage s, and piece 2 S - 1 - s is its chunk 1. So the first
     stage has both ends of the model. F, I and W of a chunk take the same time here, so you may find
     the lists by simulating all stages in steps of that time, or by a pattern. (``stage.run`` places
-    pieces otherwise: see this schedule in ``replayed.timeline(..., placement="v")``.)
+    pieces otherwise: see this schedule in ``given.replayed.timeline(..., placement="v")``.)
 
     Args and returns: as those of ``zb_h1``, with actions of chunks 0 and 1.
 

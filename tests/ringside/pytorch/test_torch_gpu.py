@@ -39,7 +39,7 @@ MODULES = {
     "zero3_torch": ("a07_sharding/checks/inside_torch.py:train", "--widths 64,256,64"),
     "hsdp_torch": ("a07_sharding/checks/inside_torch.py:hsdp", "--replicas 1"),
     "linear_torch": ("a08_tensor_parallel/checks/inside_torch.py:measured_pair", "--widths 64,256"),
-    "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
+    "pipeline_torch": ("a09_pipeline/checks/inside_torch.py:measured_pipeline", ""),
     "stash_torch": (
         "a10_pipedream/callers_torch.py:stash_torch_trained",
         "--batch-sizes 2,3,1",

@@ -40,7 +40,11 @@ REFERENCES = {
     ),
     "zero3_torch": ("a07_sharding/checks/inside_torch.py:train", 4, "--widths 4,6,4"),
     "linear_torch": ("a08_tensor_parallel/checks/inside_torch.py:measured_pair", 5, "--widths 4,7"),
-    "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
+    "pipeline_torch": (
+        "a09_pipeline/checks/inside_torch.py:measured_pipeline",
+        4,
+        "--microbatches 3",
+    ),
     "stash_torch": (
         "a10_pipedream/callers_torch.py:stash_torch_trained",
         4,

@@ -1,0 +1,104 @@
+"""Functions that call yours inside a rank, for the tests: nothing to write.
+
+The tests run outside, and see only messages and results. What must be looked at from inside, such
+as memory, they ask for here.
+"""
+
+import tracemalloc
+
+import numpy as np
+from given.actions import Action, parse, text
+from given.model import Piece
+
+from ringside.checking.callers import find
+
+
+def lists(comm, target, calls):
+    """Call a function of ``schedule`` or ``zero_bubble`` for all stages.
+
+    Args:
+        calls: per call the number of stages S, that of microbatches, and what comes after the
+            stage.
+
+    Returns:
+        Per call a list with ``(actions as text, what is wrong)`` of each stage, no exception's
+        type, and no change, as ``ringside.checking.inside.several`` does.
+    """
+    function = find(target)
+    return [
+        ([_list(function, (num_stages, count, stage, *more)) for stage in range(num_stages)], "", 0)
+        for num_stages, count, *more in calls
+    ]
+
+
+def _list(function, arguments):
+    try:
+        actions = function(*arguments)
+    except Exception as error:
+        return "", f"raised {type(error).__name__}"
+    wrong = shape_of(actions)
+    return ("", f"is {wrong}") if wrong else (text(actions), "")
+
+
+def shape_of(actions):
+    """What is wrong with what should be a list of actions with whole numbers; empty: nothing."""
+    if not isinstance(actions, list | tuple):
+        return f"of type {type(actions).__name__}, not a list"
+    for place, action in enumerate(actions):
+        if not isinstance(action, Action):
+            return f"a list whose element {place} is of type {type(action).__name__}, not an action"
+        for number in (action.microbatch, action.chunk):
+            if not isinstance(number, int | np.integer) or isinstance(number, bool):
+                return f"a list whose element {place} has {number!r} for a number"
+    return ""
+
+
+def stepped(comm, params, words, batch_sizes, inputs, targets, costs, before=False, watched=False):
+    """One step of ``stage.run``.
+
+    Args:
+        params: per chunk its weights and biases.
+        words: this stage's actions as text.
+        costs: seconds of a forward and of a backward pass through a piece.
+        before: another step is made first, with other numbers.
+        watched: look at the memory that is allocated meanwhile.
+
+    Returns:
+        A dict: ``loss``, ``grads``: per chunk the gradients, ``kept``: are parameters, inputs and
+        targets as they were, and the lists of them, and ``peak``, of allocated bytes.
+    """
+    if before:
+        turned = [each and each[::-1] for each in (batch_sizes, inputs, targets)]
+        stepped(comm, [[each / 2 for each in own] for own in params], words, *turned, costs)
+    stage, num_stages = comm.Get_rank(), comm.Get_size()
+    pieces = [
+        Piece([np.array(each) for each in own], chunk * num_stages + stage, *costs)
+        for chunk, own in enumerate(params)
+    ]
+    given = [each for piece in pieces for each in piece.params] + (inputs or []) + (targets or [])
+    values, held = [each.tobytes() for each in given], held_by(inputs, targets)
+    run, actions, peak = find("stage:run"), parse(words), 0
+    if watched:
+        tracemalloc.start()
+    try:
+        loss = run(comm, pieces, actions, batch_sizes, inputs, targets)
+        peak = tracemalloc.get_traced_memory()[1] if watched else 0
+    finally:
+        tracemalloc.stop()
+    same = values == [each.tobytes() for each in given] and held == held_by(inputs, targets)
+    return {
+        "loss": number(loss),
+        "grads": [piece.grads for piece in pieces],
+        "kept": same,
+        "peak": peak,
+    }
+
+
+def held_by(*lists):
+    """What lists have in them, to be compared with what they have later."""
+    return [[id(item) for item in each or ()] for each in lists]
+
+
+def number(value):
+    """NumPy's numbers as Python's; arrays stay arrays."""
+    return value.item() if isinstance(value, np.generic) else value
