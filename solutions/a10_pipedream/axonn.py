@@ -36,7 +36,7 @@ deep learning, IPDPS 2022.
 from collections import deque
 
 import numpy as np
-from model import Piece, loss, loss_gradient
+from given.model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 

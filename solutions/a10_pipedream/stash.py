@@ -25,11 +25,11 @@ With vertical sync a minibatch uses one version on all stages: the one that stag
     w(t+1) = w(t) - lr * gradient of f_t at w(t - S + 1)
 
 Rank s of ``comm`` is stage s of S and holds piece s of the model. Only point-to-point calls may be
-used, and no communicator is made. ``recursion.py`` is the recursion above, in one process.
+used, and no communicator is made. ``given/recursion.py`` is the recursion above, in one process.
 """
 
 import numpy as np
-from model import Piece, loss, loss_gradient
+from given.model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 
@@ -48,7 +48,7 @@ def train(
 
     Args:
         comm: the stages, in order; S >= 1 of them.
-        piece: this stage's piece of the model (``model.Piece``).
+        piece: this stage's piece of the model (``given.model.Piece``).
         params: its parameters, weight and bias of each layer in turn; weights have shape
             ``(d_in, d_out)``. This is version 0. All stages have the same dtype.
         batch_sizes: samples of each of the N >= 0 minibatches, at least one each, on all ranks.
