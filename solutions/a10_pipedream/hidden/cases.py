@@ -1,8 +1,12 @@
 """The cases of the hidden run."""
 
+from checks import test_partition as planner
 from checks import test_stash as stash
 from checks.cases import Train
+from checks.cases_plan import FREE, Long, Partition, PlanBytes, PlanS
+from given.profiles import VGG16, layers_of
 
+from hidden import plan_oracle as oracle
 from ringside.checking.suite import group, hidden
 
 # -- stash -----------------------------------------------------------------------------------------
@@ -77,3 +81,178 @@ hidden(
     # A message takes more than half of a forward pass.
     group(stash.SLOW, train(4, 10, **WIRE), train(3, 8, **WIRE)),
 )
+
+# -- partition -------------------------------------------------------------------------------------
+
+
+def some(rng, num_layers, weights=1.0, outputs=1.0):
+    """A profile, named by its seed."""
+    return int(rng.integers(2**31)), num_layers, weights, outputs
+
+
+def timed(profile, plan, bytes_per_s):
+    """A plan and its time."""
+    seconds = oracle.time_s(layers_of(profile), plan, bytes_per_s)
+    return PlanS(profile, tuple(plan), bytes_per_s, gives=float(seconds))
+
+
+def shortest(profile, workers, bytes_per_s, capacity=None):
+    """A profile and the time of its shortest plan."""
+    seconds = oracle.shortest_s(layers_of(profile), workers, bytes_per_s, capacity)
+    return Partition(profile, workers, bytes_per_s, capacity, gives=float(seconds))
+
+
+def straight(rng):
+    cases = []
+    for n in (1, 2, 5, 9, 9):
+        for outputs in (0.1, 10.0):
+            plan = oracle.anything(rng, n, n, stages=min(n, 1 + n // 2))
+            plan = [(lo, hi, 1) for lo, hi, _ in plan]
+            cases.append(timed(some(rng, n, 1.0, outputs), plan, 1e9))
+    return cases
+
+
+def replicated(rng):
+    """The links take no time to speak of."""
+    return [
+        timed(some(rng, n, weights, 0.01), oracle.anything(rng, n, workers, stages), rate)
+        for n, workers, stages in ((1, 4, 1), (3, 7, 2), (6, 16, 2), (8, 9, 3))
+        for weights, rate in ((0.1, 1e9), (3.0, 1e9), (1.0, FREE))
+    ]
+
+
+def linked(rng):
+    return [
+        timed(some(rng, n, 0.01, 10.0), [(0, n // 2, many), (n // 2, n, workers - many)], 1e9)
+        for n, workers in ((2, 5), (5, 6), (8, 12))
+        for many in (2, workers - 2)
+    ]
+
+
+def kept(rng):
+    shapes = ((1, 1, 1), (1, 3, 1), (4, 4, 4), (6, 3, 2), (6, 16, 3), (9, 20, 4), *[(8, 11)] * 4)
+    plans = [(some(rng, n), oracle.anything(rng, n, *rest)) for n, *rest in shapes]
+    plans.append(("VGG16", [(0, 11, 15), (11, 16, 1)]))
+    return [
+        PlanBytes(profile, tuple(plan), gives=oracle.bytes_of(layers_of(profile), plan))
+        for profile, plan in plans
+    ]
+
+
+def where_messages_are_free(rng):
+    shapes = ((3, 2), (4, 3), (5, 4), (6, 3), (7, 4), (8, 4), (8, 4))
+    return [shortest(some(rng, n), workers, FREE) for n, workers in shapes]
+
+
+def where_activations_take_long(rng):
+    """Weights so heavy that no stage is replicated."""
+    return [
+        shortest(some(rng, n, 1e4, outputs), workers, 1e9)
+        for n, workers in ((2, 2), (4, 3), (6, 4), (8, 4), (8, 3))
+        for outputs in (1.0, 4.0)
+    ]
+
+
+def where_averaging_takes_long(rng):
+    """Outputs of no size; with very heavy weights some workers are left idle."""
+    return [
+        shortest(some(rng, n, weights, 0.0), workers, 1e9)
+        for n, workers in ((1, 4), (2, 4), (4, 4), (6, 4), (8, 4))
+        for weights in (1.0, 8.0)
+    ]
+
+
+def where_everything_counts(rng):
+    return [
+        shortest(some(rng, n, weights, outputs), workers, rate)
+        for n, workers in ((5, 4), (8, 4))
+        for weights, outputs in ((1.0, 1.0), (0.2, 2.0), (3.0, 0.3))
+        for rate in (3e8, 1e9, 4e9)
+    ]
+
+
+def small(*shapes):
+    return lambda rng: [shortest(some(rng, n, 0.1, 0.1), workers, 1e9) for n, workers in shapes]
+
+
+def vgg16(bytes_per_s):
+    """As short as the best plan with 15 workers in the first stage and 1 in the second."""
+    plans = ([(0, cut, 15), (cut, 16, 1)] for cut in range(1, 16))
+    seconds = min(oracle.time_s(VGG16, plan, bytes_per_s) for plan in plans)
+    return Partition("VGG16", 16, bytes_per_s, gives=float(seconds))
+
+
+def tight(rng):
+    """The best plan doesn't fit, but others do, which need exactly what there is.
+
+    Messages are free: what they cost is another test's matter.
+    """
+    cases = []
+    for n, workers in ((3, 4), (4, 3), (6, 4), (7, 4), (8, 4), (8, 4)):
+        between = []
+        while not between:
+            profile = some(rng, n, 1.0, 0.5)
+            layers = layers_of(profile)
+            plans = sorted(
+                (oracle.time_s(layers, plan, FREE), max(oracle.bytes_of(layers, plan)))
+                for plan in oracle.plans(n, workers)
+            )
+            least, most = min(needed for _, needed in plans), plans[0][1]
+            between = sorted({needed for _, needed in plans if least < needed < most})
+        for capacity in (least, between[len(between) // 2], most - 1):
+            cases.append(shortest(profile, workers, FREE, capacity))
+    return cases
+
+
+def too_large(rng):
+    """One layer's weights alone: what else a worker keeps is another test's matter."""
+    cases = [Partition("VGG16", 2, 1e9, 4 * 10**8, raises="ValueError")]
+    for n, workers in ((1, 1), (1, 3), (4, 3), (8, 4)):
+        profile = some(rng, n)
+        largest = max(layer.weight_bytes for layer in layers_of(profile))
+        cases.append(Partition(profile, workers, 1e9, largest - 1, raises="ValueError"))
+    return cases
+
+
+def long(*shapes):
+    """Long profiles."""
+
+    def drawn(rng):
+        cases = []
+        for n, workers, rate in shapes:
+            profile = some(rng, n, 0.3, 0.3)
+            seconds = oracle.shortest_of_long_s(layers_of(profile), workers, rate)
+            cases.append(Long(profile, workers, rate, gives=seconds))
+        return cases
+
+    return drawn
+
+
+hidden(
+    planner.test_time_of_plans,
+    group(planner.STRAIGHT, straight),
+    group(planner.REPLICATED, replicated),
+    group(planner.LINKS, linked),
+)
+hidden(planner.test_bytes_that_a_worker_keeps, kept)
+hidden(planner.test_plans_where_messages_are_free, where_messages_are_free)
+hidden(planner.test_plans_where_activations_take_long, where_activations_take_long)
+hidden(planner.test_plans_where_averaging_takes_long, where_averaging_takes_long)
+hidden(planner.test_plans_where_everything_counts, where_everything_counts)
+hidden(
+    planner.test_one_layer_and_one_worker,
+    group(planner.ONE, small((1, 1), (5, 1))),
+    group(planner.MORE, small((1, 4), (2, 4), (3, 4))),
+)
+hidden(
+    planner.test_published_plan_of_vgg16,
+    group(planner.FAST, *map(vgg16, (3.125e9, 6e9, 12e9)), weight=5),
+    group(planner.SLOW, *map(vgg16, (1.25e9, 2e9)), weight=3),
+)
+hidden(planner.test_shortest_plan_that_fits, tight)
+hidden(planner.test_refuses_where_no_plan_fits, too_large)
+hidden(
+    planner.test_better_than_equally_many_layers,
+    long(*((n, workers, rate) for n, workers in ((12, 6), (14, 5), (16, 4)) for rate in (1e9, 5e9))),
+)
+hidden(planner.test_fifty_layers_on_sixty_four_workers, long((50, 64, 5e9)))
