@@ -56,7 +56,8 @@ def test_minibatches_of_different_sizes_and_float32(case, run):
 
 @suite.test(3, "values", Train(3, (2, 1, 4, 3, 2), announced=True))
 def test_losses_of_the_last_stage(case, run):
-    assert_losses(plain([value["losses"] for value in run.values]), case)
+    values = plain([value["losses"] for value in run.values])
+    assert_losses(values, case.serial[1], case)
 
 
 @suite.test(

@@ -1,12 +1,17 @@
 """The cases of the hidden run."""
 
+from checks import test_axonn as axonn
 from checks import test_partition as planner
 from checks import test_stash as stash
+from checks import test_stash_torch as stash_torch
 from checks.cases import Train
+from checks.cases_axonn import Step
 from checks.cases_plan import FREE, Long, Partition, PlanBytes, PlanS
+from checks.cases_torch import TrainTorch
 from given.profiles import VGG16, layers_of
 
 from hidden import plan_oracle as oracle
+from ringside.checking import LATENCY_SEEDS
 from ringside.checking.suite import group, hidden
 
 # -- stash -----------------------------------------------------------------------------------------
@@ -256,3 +261,131 @@ hidden(
     long(*((n, workers, rate) for n, workers in ((12, 6), (14, 5), (16, 4)) for rate in (1e9, 5e9))),
 )
 hidden(planner.test_fifty_layers_on_sixty_four_workers, long((50, 64, 5e9)))
+
+# -- axonn -----------------------------------------------------------------------------------------
+
+
+def step(p, count, **fields):
+    """Microbatches of two samples; passes are announced."""
+    return Step(p, (2,) * count, **{"announced": True, **fields})
+
+
+hidden(
+    axonn.test_gradient_on_2_to_5_stages_in_any_order_of_arrival,
+    group(axonn.ALIKE, *(step(p, count) for p, count in ((2, 6), (3, 8), (4, 10), (5, 10)))),
+    group(axonn.OVERTAKE, *(step(p, 8, latencies=seed) for seed in LATENCY_SEEDS for p in (3, 4))),
+)
+hidden(
+    axonn.test_gradient_of_microbatches_of_different_sizes,
+    *(Step(p, (3, 1, 2, 4, 1, 2, 2, 5), announced=True) for p in (2, 3, 4)),
+)
+hidden(
+    axonn.test_one_stage_and_fewer_microbatches_than_stages,
+    group(axonn.FEW, *(step(p, count) for p, count in ((3, 1), (4, 2), (5, 3)))),
+    group(axonn.ALONE, step(1, 4), step(1, 1)),
+)
+hidden(
+    axonn.test_limits_from_one_on,
+    *(step(p, 7, limit=limit) for p, limit in ((2, 1), (3, 2), (3, 3), (2, 50))),
+)
+hidden(
+    axonn.test_loss_of_the_whole_batch_and_all_that_is_given_stays,
+    group(
+        axonn.LOSS,
+        Step(2, (2, 4, 1, 2, 3, 1), announced=True),
+        Step(3, (2, 4, 1, 2), announced=True),
+    ),
+    group(axonn.GIVEN, step(2, 6), step(3, 4)),
+)
+hidden(
+    axonn.test_float32_and_a_second_step,
+    group("float32", *(step(p, 6, dtype="float32", announced=False) for p in (2, 3))),
+    group("a second step", *(step(p, 5, before=True, announced=False) for p in (2, 3))),
+)
+hidden(axonn.test_real_mpi, *(step(3, 5, limit=limit, announced=False) for limit in (3, 6)))
+SHAPES = ((2, 20), (3, 20), (4, 100), (5, 20), (12, 20), (18, 20))
+hidden(
+    axonn.test_one_message_for_each_activation_and_gradient,
+    *(Step(p, (size,) * 6, widths=(40, 3, 30), announced=True) for p, size in SHAPES),
+)
+hidden(
+    axonn.test_messages_go_to_neighbours_in_the_given_communicator,
+    group(axonn.WORLD, *(step(p, 6) for p in (3, 5, 1))),
+    group(axonn.PART, step(3, 6, announced=False).in_part()),
+)
+hidden(axonn.test_no_stage_waits_while_there_is_work, step(4, 8))
+hidden(
+    axonn.test_as_many_in_flight_as_asked,
+    *(step(p, 10, limit=limit) for p, limit in ((2, 2), (3, 2), (4, 4), (3, 6))),
+)
+hidden(axonn.test_backward_before_forward, *(step(p, 14) for p in (2, 3, 4)))
+hidden(axonn.test_every_send_may_wait_for_its_receive, step(2, 8), step(4, 8))
+hidden(axonn.test_faster_than_1f1b_where_times_vary, Step(4, (1,) * 24, announced=True))
+
+# -- stash_torch -----------------------------------------------------------------------------------
+
+
+def in_torch(p, count, samples=2, **fields):
+    """Minibatches of as many samples; passes are announced."""
+    return TrainTorch(p, (samples,) * count, **{"announced": True, **fields})
+
+
+hidden(
+    stash_torch.test_delayed_recursion_on_2_to_5_stages,
+    *(in_torch(p, count) for p, count in ((2, 5), (3, 7), (4, 8), (5, 7))),
+)
+hidden(
+    stash_torch.test_fewer_minibatches_than_stages_and_one_stage,
+    # On several stages first: what has no messages shows little.
+    group(stash_torch.FEW, *(in_torch(p, count) for p, count in ((3, 2), (4, 3), (5, 1)))),
+    group(stash_torch.ALONE, in_torch(1, 4)),
+)
+hidden(
+    stash_torch.test_vertical_sync,
+    *(in_torch(p, count, vertical_sync=True) for p, count in ((2, 5), (3, 7), (4, 6))),
+)
+hidden(
+    stash_torch.test_minibatches_of_any_length_and_momentum,
+    group(
+        stash_torch.ANY,
+        TrainTorch(2, (3, 1, 2, 4), announced=True),
+        TrainTorch(3, (1, 2, 5, 1, 3, 2), announced=True),
+    ),
+    group(stash_torch.MOMENTUM, *(in_torch(p, 6, optimizer="momentum") for p in (2, 3))),
+)
+hidden(stash_torch.test_losses_of_the_last_stage, in_torch(2, 5), in_torch(3, 5))
+hidden(stash_torch.test_second_call_goes_on, *(in_torch(p, 4, calls=2) for p in (2, 3)))
+hidden(stash_torch.test_real_gloo, in_torch(3, 6, announced=False))
+hidden(
+    stash_torch.test_stages_compute_their_pieces_and_pass_tensors_on,
+    in_torch(4, 8, announced=False),
+)
+COUNTS = ((2, 4), (3, 6), (4, 5), (5, 6), (12, 13), (18, 18))
+hidden(
+    stash_torch.test_two_messages_for_each_minibatch_and_boundary,
+    *(in_torch(p, count, 30, ends=(4, 3), hidden=2) for p, count in COUNTS),
+)
+hidden(
+    stash_torch.test_no_collective_in_the_given_group,
+    group(stash_torch.WORLD, in_torch(2, 5), in_torch(4, 5)),
+    group(stash_torch.PART, in_torch(3, 5, announced=False).in_part()),
+)
+hidden(
+    stash_torch.test_passes_are_in_the_order_of_1f1b,
+    *(in_torch(p, count) for p, count in ((2, 5), (3, 6), (4, 7))),
+)
+hidden(stash_torch.test_every_send_may_wait_for_its_receive, in_torch(4, 6))
+SIXTY = {"ends": (60, 60), "hidden": 60, "watched": True}
+hidden(
+    stash_torch.test_few_versions_are_kept,
+    *(TrainTorch(p, (1,) * count, **SIXTY) for p, count in ((3, 12), (2, 10))),
+)
+TENS, THIN = stash_torch.TENS, stash_torch.THIN
+hidden(
+    stash_torch.test_time_with_free_messages_and_on_a_slow_wire,
+    group(
+        stash_torch.FREE,
+        *(in_torch(p, count, 1, machine="free", **TENS) for p, count in ((4, 7), (3, 9))),
+    ),
+    group(stash_torch.SLOW, *(in_torch(p, n, 1, **TENS, **THIN) for p, n in ((4, 8), (3, 9)))),
+)
