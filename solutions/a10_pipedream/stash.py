@@ -156,6 +156,7 @@ class _Mail:
 
     def close(self):
         MPI.Request.Waitall(self.sending)
+
     ### END SOLUTION
 
 

@@ -1,5 +1,7 @@
 """axonn.py: what arrives is computed, backward passes first, and the gradient is the batch's."""
 
+from given.axonn_times import message_driven, one_f_one_b
+
 from checks.cases import assert_neighbours, assert_sent
 from checks.cases_axonn import (
     Step,
@@ -9,7 +11,6 @@ from checks.cases_axonn import (
     assert_in_flight,
     assert_loss,
 )
-from given.axonn_times import message_driven, one_f_one_b
 from ringside.checking import Verdict
 from ringside.checking.suite import Suite, group, plain, right_run
 

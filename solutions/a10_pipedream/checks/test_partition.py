@@ -59,7 +59,10 @@ def test_plans_where_activations_take_long(case, run):
 
 
 @suite.test(
-    8, "values", Partition(NO_OUTPUT, 4, 1e9, gives=2.5), Partition(NO_OUTPUT[2:], 4, 1e9, gives=1.0)
+    8,
+    "values",
+    Partition(NO_OUTPUT, 4, 1e9, gives=2.5),
+    Partition(NO_OUTPUT[2:], 4, 1e9, gives=1.0),
 )
 def test_plans_where_averaging_takes_long(case, run):
     """What counts is which layers to replicate, and how often; some workers are left idle."""

@@ -123,9 +123,7 @@ def test_versions_are_let_go(case, run):
             )
 
 
-test_sends_may_wait_for_their_receives = suite.slow_messages(
-    10, Train(3, TWO * 8, announced=True)
-)
+test_sends_may_wait_for_their_receives = suite.slow_messages(10, Train(3, TWO * 8, announced=True))
 
 
 @suite.test(

@@ -23,9 +23,7 @@ TENS = {"costs": (1e-2, 2e-2), "announced": True}
 THIN = {"ends": (30, 30), "hidden": 2, "machine": "slow wire"}
 
 
-@suite.test(
-    14, "values", TrainTorch(2, announced=True), TrainTorch(3, TWO * 6, announced=True)
-)
+@suite.test(14, "values", TrainTorch(2, announced=True), TrainTorch(3, TWO * 6, announced=True))
 def test_delayed_recursion_on_2_to_5_stages(case, run):
     """Where passes are announced, a rank that computes another stage's has other values."""
 

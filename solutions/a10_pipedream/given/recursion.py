@@ -7,7 +7,6 @@ each stage is in a pipeline of S stages, with and without vertical sync, says ``
 """
 
 import numpy as np
-
 from given.model import Piece, loss, loss_gradient
 
 

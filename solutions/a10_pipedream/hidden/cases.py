@@ -9,8 +9,8 @@ from checks.cases_axonn import Step
 from checks.cases_plan import FREE, Long, Partition, PlanBytes, PlanS
 from checks.cases_torch import TrainTorch
 from given.profiles import VGG16, layers_of
-
 from hidden import plan_oracle as oracle
+
 from ringside.checking import LATENCY_SEEDS
 from ringside.checking.suite import group, hidden
 
@@ -56,9 +56,7 @@ hidden(
     group("a first call", *(Train(p, UNEQUAL, announced=True) for p in (2, 3))),
 )
 hidden(stash.test_real_mpi, train(3, 6, announced=False))
-hidden(
-    stash.test_stages_compute_their_pieces_and_pass_arrays_on, train(4, 8, announced=False)
-)
+hidden(stash.test_stages_compute_their_pieces_and_pass_arrays_on, train(4, 8, announced=False))
 hidden(
     stash.test_two_messages_for_each_minibatch_and_boundary,
     *(train(p, count) for p, count in ((2, 4), (3, 5), (4, 6), (5, 6), (12, 13), (18, 19))),
@@ -258,7 +256,9 @@ hidden(planner.test_shortest_plan_that_fits, tight)
 hidden(planner.test_refuses_where_no_plan_fits, too_large)
 hidden(
     planner.test_better_than_equally_many_layers,
-    long(*((n, workers, rate) for n, workers in ((12, 6), (14, 5), (16, 4)) for rate in (1e9, 5e9))),
+    long(
+        *((n, workers, rate) for n, workers in ((12, 6), (14, 5), (16, 4)) for rate in (1e9, 5e9))
+    ),
 )
 hidden(planner.test_fifty_layers_on_sixty_four_workers, long((50, 64, 5e9)))
 
