@@ -21,11 +21,11 @@ from ringside.trace import Kind
 
 LR = 0.2
 SAMPLES = 32  # of a minibatch in the measured training
-WIRES = (
-    Machine("free", alpha_s=0.0, beta_s_per_byte=0.0),
-    Machine("slow wire", alpha_s=1e-3, beta_s_per_byte=3e-5),
-    Machine("wire", alpha_s=2.5e-6, beta_s_per_byte=0.0),
-)
+WIRES = {
+    "free": Machine("free", alpha_s=0.0, beta_s_per_byte=0.0),
+    "slow wire": Machine("slow wire", alpha_s=1e-3, beta_s_per_byte=3e-5),
+    "wire": Machine("wire", alpha_s=2.5e-6, beta_s_per_byte=0.0),
+}
 
 
 # -- pipelines -------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class Pipeline(Case):
     compared = "params"
     what = "parameter"
     envelope = 1024
-    machines = {machine.name: machine for machine in WIRES}
+    machines = WIRES
     batch_sizes: tuple = (2, 2, 2, 2)
     dtype: str = "float64"
     machine: str = field(default="buffered", kw_only=True)
