@@ -27,8 +27,10 @@ def trained(
     train = find("stash_torch:train")
     module = Piece(widths, group.rank(), *costs).to(params[0].device)
     with torch.no_grad():
-        for mine in module.parameters():
-            mine.copy_(params.pop(0))
+        for mine, value in zip(module.parameters(), params, strict=True):
+            mine.copy_(value)
+    if watched:
+        params.clear()
     held = list(module.parameters())
     momentum = 0.6 if optimizer == "momentum" else 0.0
     steps = torch.optim.SGD(held, lr=0.1, momentum=momentum)

@@ -38,7 +38,7 @@ MODULES = {
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", "--widths 64,256"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
     "stash_torch": (
-        "a10_pipedream/callers_torch.py:stash_torch_trained",
+        "a10_pipedream/checks/inside_torch.py:trained",
         "--batch-sizes 2,3,1",
     ),
     "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", "--kernel 5"),
@@ -53,7 +53,6 @@ MODULES = {
 NOT_COMPARED = {
     "diloco_torch",
     "compress_torch",
-    "stash_torch",
     "conv_torch",
     "ulysses_torch",
     "ring_attention_torch",

@@ -42,7 +42,7 @@ REFERENCES = {
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", 5, "--widths 4,7"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
     "stash_torch": (
-        "a10_pipedream/callers_torch.py:stash_torch_trained",
+        "a10_pipedream/checks/inside_torch.py:trained",
         4,
         "--batch-sizes 2,3,1",
     ),
@@ -58,7 +58,6 @@ REFERENCES = {
 NOT_COMPARED = {
     "diloco_torch",
     "compress_torch",
-    "stash_torch",
     "conv_torch",
     "ulysses_torch",
     "ring_attention_torch",
