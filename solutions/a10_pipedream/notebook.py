@@ -105,6 +105,7 @@ guess(
 
 # %%
 from checks.cases import Train
+
 from ringside.checking.suite import arguments
 
 free = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
