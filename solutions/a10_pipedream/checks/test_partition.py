@@ -1,6 +1,6 @@
 """partition.py: what a plan costs, and the plan that costs least."""
 
-from checks.cases_plan import FREE, Long, Partition, PlanBytes, PlanS
+from checks.cases_plan import FREE, Long, Partition, PlanBytes, PlanS, Published
 from ringside.checking.suite import Suite, group
 
 suite = Suite("partition")
@@ -85,8 +85,8 @@ def test_one_layer_and_one_worker(case, run):
 
 
 @suite.test(
-    8, "values", group(FAST, Partition("VGG16", 16, 6e9, gives=0.0424106), weight=5),
-    group(SLOW, Partition("VGG16", 16, 1.25e9, gives=0.0822083584), weight=3),
+    8, "values", group(FAST, Published(bytes_per_s=6e9, gives=0.0424106), weight=5),
+    group(SLOW, Published(bytes_per_s=1.25e9, gives=0.0822083584), weight=3),
 )  # fmt: skip
 def test_published_plan_of_vgg16(case, run):
     """15 workers in the first stage and 1 in the second; on slow links others are as fast."""
