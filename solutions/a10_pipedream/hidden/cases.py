@@ -132,7 +132,7 @@ def linked(rng):
     ]
 
 
-def kept(rng):
+def plans_and_bytes(rng):
     shapes = ((1, 1, 1), (1, 3, 1), (4, 4, 4), (6, 3, 2), (6, 16, 3), (9, 20, 4), *[(8, 11)] * 4)
     plans = [(some(rng, n), oracle.anything(rng, n, *rest)) for n, *rest in shapes]
     plans.append(("VGG16", [(0, 11, 15), (11, 16, 1)]))
@@ -237,7 +237,7 @@ hidden(
     group(planner.REPLICATED, replicated),
     group(planner.LINKS, linked),
 )
-hidden(planner.test_bytes_that_a_worker_keeps, kept)
+hidden(planner.test_bytes_that_a_worker_keeps, plans_and_bytes)
 hidden(planner.test_plans_where_messages_are_free, where_messages_are_free)
 hidden(planner.test_plans_where_activations_take_long, where_activations_take_long)
 hidden(planner.test_plans_where_averaging_takes_long, where_averaging_takes_long)
