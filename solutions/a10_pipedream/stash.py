@@ -111,7 +111,10 @@ def train(
     for number, (kind, t) in enumerate(passes):
         for following in passes[number : number + 2]:
             mail.expect(*following)
-        forward(t) if kind == "F" else backward(t)
+        if kind == "F":
+            forward(t)
+        else:
+            backward(t)
     mail.close()
     return versions[count], losses if stage == last else None
 
@@ -128,7 +131,7 @@ def _passes(num_minibatches, most):
 
 
 class _Mail:
-    """A stage's messages: activations for passes F come from above, gradients for B from below."""
+    """A stage's messages: activations come from the stage before, gradients from the one after."""
 
     def __init__(self, comm, params, batch_sizes):
         rank, self.num_stages = comm.Get_rank(), comm.Get_size()
