@@ -82,7 +82,7 @@ class Pipeline(Case):
         """Ranks of the world, by stages."""
         return self.members or tuple(range(self.p))
 
-    def begun(self, kind, minibatch, stage, array):
+    def pass_input(self, kind, minibatch, stage, array):
         """The input of a pass, scaled where passes are announced."""
         if self.factors is None:
             return array
@@ -220,13 +220,13 @@ class Train(Pipeline):
     def inputs(self, rank):
         params, inputs, targets = self.drawn
         data = inputs if rank == 0 else None, targets if rank == self.p - 1 else None
-        given = params[rank], list(self.batch_sizes), LR, *data
-        return *given, self.vertical_sync, self.costs, self.before, self.watched
+        call = params[rank], list(self.batch_sizes), LR, *data
+        return *call, self.vertical_sync, self.costs, self.before, self.watched
 
     @functools.cached_property
     def serial(self):
         delays = lags(self.p, self.vertical_sync)
-        return delayed_descent(*self.drawn, LR, delays, self.begun)
+        return delayed_descent(*self.drawn, LR, delays, self.pass_input)
 
     def held_bytes(self, stage):
         """Bytes that a stage may hold, and the versions among them: how many, and their bytes."""
@@ -345,15 +345,15 @@ def assert_order(run, case):
     count = len(case.batch_sizes)
     for stage in range(case.p):
         passes = announced_passes(run, case, stage)
-        wanted = [f"{kind}{m}" for kind, m in one_f_one_b(case.p, count, stage)]
+        right = [f"{kind}{m}" for kind, m in one_f_one_b(case.p, count, stage)]
         for number, (one, other) in enumerate(
-            itertools.zip_longest(passes, wanted, fillvalue="nothing")
+            itertools.zip_longest(passes, right, fillvalue="nothing")
         ):
             if one != other:
                 raise case.fail(
                     f"stage {stage} computed {one} as pass {number}; it must be {other}, with at "
                     f"most {min(case.p - stage, count)} minibatches in flight.",
-                    f"computed:  {' '.join(passes)}\nasked for: {' '.join(wanted)}",
+                    f"computed:  {' '.join(passes)}\nasked for: {' '.join(right)}",
                 )
 
 

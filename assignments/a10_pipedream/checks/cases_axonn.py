@@ -63,8 +63,8 @@ class Step(Pipeline):
         params, inputs, targets = self.drawn
         data = inputs if rank == 0 else None, targets if rank == self.p - 1 else None
         times_s = [of_stages[rank].tolist() for of_stages in self.times_s]
-        given = params[rank], list(self.batch_sizes), self.most, *data
-        return *given, *times_s, self.before
+        call = params[rank], list(self.batch_sizes), self.most, *data
+        return *call, *times_s, self.before
 
     @functools.cached_property
     def serial(self):
@@ -75,7 +75,7 @@ class Step(Pipeline):
         total = 0.0
         for m, (x, target) in enumerate(zip(*data, strict=True)):
             share = len(x) / sum(self.batch_sizes)
-            value, of_m = chain_gradient(exact, m, x.astype("float64"), target, self.begun)
+            value, of_m = chain_gradient(exact, m, x.astype("float64"), target, self.pass_input)
             total += share * value
             for own, of_own in zip(grads, of_m, strict=True):
                 for grad, part in zip(own, of_own, strict=True):
@@ -125,12 +125,12 @@ def assert_each_once(run, case):
 def spans(run, case):
     """When each pass began and ended: per stage ``{("F", 3): (begin_s, end_s)}``."""
     passes = [(kind, m) for kind in "FB" for m in range(len(case.batch_sizes))]
-    found = []
+    stages = []
     for stage, rank in enumerate(case.ranks):
-        names = {case.phase(*each, stage)[0]: each for each in passes}
+        names = {case.phase(kind, m, stage)[0]: (kind, m) for kind, m in passes}
         own = [span for span in run.timeline.spans[rank] if span.label in names]
-        found.append({names[span.label]: (span.start_s, span.end_s) for span in own})
-    return found
+        stages.append({names[span.label]: (span.start_s, span.end_s) for span in own})
+    return stages
 
 
 def made_s(passes, stage, kind, m):

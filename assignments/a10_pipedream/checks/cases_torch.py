@@ -71,8 +71,8 @@ class TrainTorch(Pipeline):
         params, calls = self.drawn
         first, last = rank == 0, rank == self.p - 1
         data = [(x if first else None, y if last else None) for x, y in calls]
-        given = self.widths(rank), self.costs, self.optimizer, params[rank], list(self.batch_sizes)
-        return *given, data, self.vertical_sync, self.watched
+        call = self.widths(rank), self.costs, self.optimizer, params[rank], list(self.batch_sizes)
+        return *call, data, self.vertical_sync, self.watched
 
     @functools.cached_property
     def serial(self):
@@ -88,7 +88,7 @@ class TrainTorch(Pipeline):
             for m, (x, target) in enumerate(zip(inputs, targets, strict=True)):
                 met = [history[max(0, m - delay)][s] for s, delay in enumerate(delays)]
                 pass_number = number * len(inputs) + m
-                loss, grads = chain_gradient(met, pass_number, x, target, self.begun)
+                loss, grads = chain_gradient(met, pass_number, x, target, self.pass_input)
                 losses[-1].append(loss)
                 for s, own in enumerate(grads):
                     speed[s] = [momentum * v + g for v, g in zip(speed[s], own, strict=True)]

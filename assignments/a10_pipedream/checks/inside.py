@@ -35,8 +35,8 @@ def trained(
         halved = [param / 2 for param in params]
         turned = [data and data[::-1] for data in (batch_sizes, inputs, targets)]
         train(comm, piece, halved, turned[0], lr, *turned[1:], **options)
-    given = params, batch_sizes, inputs, targets
-    copies, peak = deepcopy(given), 0
+    arguments = params, batch_sizes, inputs, targets
+    copies, peak = deepcopy(arguments), 0
     if watched:
         tracemalloc.start()
     try:
@@ -50,17 +50,17 @@ def trained(
     return {
         "params": arrays,
         "losses": losses,
-        "kept": same(given, copies),
+        "kept": same(arguments, copies),
         "shared": shares_memory(arrays, [*params, *(inputs or []), *(targets or [])]),
         "peak": peak,
     }
 
 
-def shares_memory(values, given):
+def shares_memory(values, inputs):
     """Is one of the results the same memory as an array that was given?"""
     values = values if isinstance(values, list | tuple) else [values]
     arrays = [value for value in values if isinstance(value, np.ndarray)]
-    return any(bool(np.shares_memory(array, one)) for array in arrays for one in given)
+    return any(bool(np.shares_memory(array, one)) for array in arrays for one in inputs)
 
 
 def stepped(comm, params, batch_sizes, limit, inputs, targets, forward_s, backward_s, before):
@@ -77,11 +77,11 @@ def stepped(comm, params, batch_sizes, limit, inputs, targets, forward_s, backwa
         turned = [data and data[::-1] for data in (batch_sizes, inputs, targets)]
         halved, times = [param / 2 for param in params], (forward_s[::-1], backward_s[::-1])
         stepped(comm, halved, turned[0], limit, *turned[1:], *times, False)
-    given = params, batch_sizes, inputs, targets
-    copies = deepcopy(given)
+    arguments = params, batch_sizes, inputs, targets
+    copies = deepcopy(arguments)
     piece = Piece(comm.Get_rank(), forward_s, backward_s)
     loss, grads = find("axonn:run")(comm, piece, params, batch_sizes, limit, inputs, targets)
-    return {"loss": loss, "grads": list(grads), "kept": same(given, copies)}
+    return {"loss": loss, "grads": list(grads), "kept": same(arguments, copies)}
 
 
 def planner(comm, target, calls):

@@ -34,17 +34,17 @@ def trained(
     held = list(module.parameters())
     momentum = 0.6 if optimizer == "momentum" else 0.0
     steps = torch.optim.SGD(held, lr=0.1, momentum=momentum)
-    data = [tensor for call in calls for own in call for tensor in own or [] if not watched]
-    before = [tensor.clone() for tensor in data]
+    tensors = [tensor for call in calls for own in call for tensor in own or [] if not watched]
+    before = [tensor.clone() for tensor in tensors]
     losses = []
     for inputs, targets in calls:
-        given = batch_sizes, inputs, targets
-        losses.append(train(group, module, steps, *given, vertical_sync=vertical_sync))
+        data = batch_sizes, inputs, targets
+        losses.append(train(group, module, steps, *data, vertical_sync=vertical_sync))
     now = list(module.parameters())
     same = len(now) == len(held) and all(a is b for a, b in zip(now, held, strict=True))
     return {
         "params": [param.detach() for param in now],
         "losses": losses,
-        "kept": same and all(map(torch.equal, data, before)),
+        "kept": same and all(map(torch.equal, tensors, before)),
         "cleared": all(param.grad is None for param in now),
     }

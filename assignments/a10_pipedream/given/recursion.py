@@ -15,39 +15,39 @@ def lags(num_stages, vertical_sync=False):
     return [num_stages - 1 if vertical_sync else num_stages - 1 - s for s in range(num_stages)]
 
 
-def as_it_is(kind, minibatch, stage, array):
+def unscaled(kind, minibatch, stage, array):
     """What a pass gets, unless a test scales it."""
     return array
 
 
-def chain_gradient(params, minibatch, x, target, begun=as_it_is):
+def chain_gradient(params, minibatch, x, target, pass_input=unscaled):
     """Loss of a minibatch, and its gradients per stage, at ``params``, which stages have.
 
     Args:
-        begun: makes of each pass's kind ("F" or "B"), minibatch, stage and input the input that it
-            gets.
+        pass_input: gives the input of a pass, of its kind ("F" or "B"), minibatch, stage, and the
+            input that it would have: where passes are announced, a test scales it.
     """
     saved, grads = [], []
     for stage, own in enumerate(params):
-        x = begun("F", minibatch, stage, x)
-        x, kept = Piece(stage, 0.0, 0.0).forward(minibatch, own, x)
-        saved.append(kept)
+        x = pass_input("F", minibatch, stage, x)
+        x, of_pass = Piece(stage, 0.0, 0.0).forward(minibatch, own, x)
+        saved.append(of_pass)
     grad = loss_gradient(x, target)
     for stage, own in reversed(list(enumerate(params))):
-        grad = begun("B", minibatch, stage, grad)
+        grad = pass_input("B", minibatch, stage, grad)
         grad, of_own = Piece(stage, 0.0, 0.0).backward(minibatch, own, saved[stage], grad)
         grads.append(of_own)
     return loss(x, target), grads[::-1]
 
 
-def delayed_descent(params, inputs, targets, lr, delays, begun=as_it_is):
+def delayed_descent(params, inputs, targets, lr, delays, pass_input=unscaled):
     """Train in double precision.
 
     Args:
         params: per stage, weights and biases in turn.
         inputs, targets: one array a minibatch.
         delays: per stage its lag; all 0 is plain gradient descent.
-        begun: as ``chain_gradient`` has it.
+        pass_input: as ``chain_gradient`` has it.
 
     Returns:
         ``(params, losses)``: per stage the parameters at the end, and the loss of each minibatch.
@@ -56,7 +56,7 @@ def delayed_descent(params, inputs, targets, lr, delays, begun=as_it_is):
     losses = []
     for t, (x, target) in enumerate(zip(inputs, targets, strict=True)):
         used = [history[max(0, t - delay)][s] for s, delay in enumerate(delays)]
-        value, grads = chain_gradient(used, t, np.asarray(x, "float64"), target, begun)
+        value, grads = chain_gradient(used, t, np.asarray(x, "float64"), target, pass_input)
         losses.append(value)
         history.append(
             [
