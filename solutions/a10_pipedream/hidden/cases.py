@@ -49,7 +49,7 @@ hidden(
     ),
 )
 hidden(stash.test_losses_of_the_last_stage, train(2, 5), train(4, 6))
-UNEQUAL = (1, 2, 2, 4, 3)
+UNEQUAL = (3, 4, 2, 2, 1)
 hidden(
     stash.test_second_call_and_all_that_is_given_stays,
     group("a second call", *(Train(p, UNEQUAL, before=True) for p in (2, 3))),
