@@ -7,9 +7,9 @@
     previous stage --- activation m ---> stage s --- activation m ---> next stage
                    <--- gradient m ----          <--- gradient m ----
 
-Rank s of ``comm`` is stage s of S. Each stage has one piece of the model (``model.py``), and its
-parameters stay the same during the whole batch. Each microbatch goes forward through all stages,
-and its gradient comes back. The run ends when the last gradient is done, so the pipeline is
+Rank s of ``comm`` is stage s of S. Each stage has one piece of the model (``given/model.py``), and
+its parameters stay the same during the whole batch. Each microbatch goes forward through all
+stages, and its gradient comes back. The run ends when the last gradient is done, so the pipeline is
 flushed, and its gradient is that of the whole batch, whatever came first.
 
 **What a stage does next**, each time it has finished a pass:
@@ -36,7 +36,7 @@ deep learning, IPDPS 2022.
 from collections import deque
 
 import numpy as np
-from model import Piece, loss, loss_gradient
+from given.model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 
@@ -76,8 +76,8 @@ def run(
       Each goes to a neighbour and holds the activation or the gradient; 1 KiB of envelope is free.
     - Order: as above. Messages that arrive less than 1 % of a pass before it begins may be missed.
     - Time: stages' times differ in the tests from one microbatch to the next. With a limit of 2 S,
-      all tests' steps together take at most 1.05 times as long as ``axonn_times.message_driven``
-      says. Half the points are given for less time than ``axonn_times.one_f_one_b`` takes.
+      steps take at most 1.05 times as long as ``given.axonn_times.message_driven`` says, three of
+      them together. Half the points are given for less time than ``one_f_one_b`` there takes.
     """
     ### BEGIN SOLUTION
     num_stages, stage = comm.Get_size(), comm.Get_rank()

@@ -33,8 +33,9 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
 # and when, and the rest for safety and speed in virtual time. All that the hidden suite asks
-# stands in the module's docstring and in `docs/contract.md`, and the public tests in
-# `test_public.py` ask for the same kinds of things.
+# stands in the module's docstring and in `docs/contract.md`. The tests lie in `checks/`, where you
+# can read them; the hidden suite asks the same of other cases. In `given/` is what you read and
+# import: pieces of a model, the recursion, profiles.
 #
 # In every module inputs stay as they were and results are new arrays, nothing is kept from one
 # call to the next, the communicator or group that is given may be a part of the world, and each
@@ -86,9 +87,9 @@ guess(
 # the forward pass all the same. With others it would compute the gradient of no function at all.
 # So the stage keeps the old version until then.
 #
-# The module is `stash.py`. `model.py` is supplied: a piece of a model, which is told in each pass
-# which parameters to use. `recursion.py` is supplied too, and trains in one process as your stages
-# must train together.
+# The module is `stash.py`. `given/model.py` is supplied: a piece of a model, which is told in each
+# pass which parameters to use. `given/recursion.py` is supplied too, and trains in one process as
+# your stages must train together.
 #
 # **Think** before you write. When is a version no longer needed? Two neighbours send each other an
 # activation and a gradient in the steady state. What happens if both of them use `Send`?
@@ -103,7 +104,9 @@ guess(
 # **Run.** Forty minibatches without a flush, and ten trainings of four.
 
 # %%
-from cases import stash_case
+from checks.cases import Train
+
+from ringside.checking.suite import arguments
 
 free = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 
@@ -111,9 +114,8 @@ free = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 def train(num_minibatches, **fields):
     """Four stages of your module train on a model and data that are drawn."""
     fields = {"costs": (1e-3, 2e-3), **fields}
-    case = stash_case(4, num_minibatches, np.random.default_rng(3), **fields)
-    arguments = case.arguments_of_ranks()
-    run = ringside.run("callers.py:stash_trained", 4, arguments, machine=free)
+    case = Train(4, (2,) * num_minibatches, **fields)
+    run = ringside.run(case.through, 4, arguments(case), machine=free)
     return case, run.raise_for_error()
 
 
@@ -150,12 +152,12 @@ guess(
 )
 
 # %%
-WIDE = {"width": 64, "hidden": 512, "alike": True, "memory": True}
+WIDE = {"width": 64, "hidden": 512, "alike": True, "watched": True}
 fig, axes = plt.subplots(figsize=(7, 3.5))
 held = {}
 for place, (name, vertical_sync) in enumerate((("stashing", False), ("vertical sync", True))):
     case, run = train(16, vertical_sync=vertical_sync, **WIDE)
-    sizes = [sum(param.nbytes for param in own) for own in case.inputs()[0]]
+    sizes = [sum(param.nbytes for param in own) for own in case.drawn[0]]
     held[name] = [v["peak"] / size for v, size in zip(run.values, sizes, strict=True)]
     axes.bar(np.arange(4) + 0.4 * place - 0.2, held[name], 0.4, label=name)
 axes.plot(np.arange(4), [4 - stage for stage in range(4)], "k_", markersize=30, label="S - s")
@@ -191,8 +193,8 @@ guess(
 )
 
 # %%
-from model import Piece, random_parameters
-from recursion import delayed_descent, lags
+from given.model import Piece, random_parameters
+from given.recursion import delayed_descent, lags
 
 
 def drawn_chain(rng):
@@ -297,7 +299,8 @@ guess(
 )
 
 # %% [markdown]
-# The module is `stash_torch.py`. `model_torch.py` is supplied: a piece of the model, and the loss.
+# The module is `stash_torch.py`. `given/model_torch.py` is supplied: a piece of the model, and the
+# loss.
 #
 # **Think** before you write. Which minibatches share a version, and what does `y.backward()` do to
 # `grad` of a tensor that two graphs share? When is a version needed for the last time? And at
@@ -310,19 +313,15 @@ guess(
 # {{check stash_torch}}
 
 # %%
-from cases_torch import stash_torch_case
+from checks.cases_torch import TrainTorch
 
 COSTS = (1e-3, 2e-3)
 
 
 def train_torch(num_stages, count, **options):
     """Your module on simulated ranks where messages are free."""
-    case = stash_torch_case(
-        num_stages, (2,) * count, np.random.default_rng(5), costs=COSTS, **options
-    )
-    free = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
-    given = case.arguments_of_ranks()
-    run = ringside.run("callers_torch.py:stash_torch_trained", num_stages, given, machine=free)
+    case = TrainTorch(num_stages, (2,) * count, costs=COSTS, **options)
+    run = ringside.run(case.through, num_stages, arguments(case), machine=free)
     return run.raise_for_error()
 
 
@@ -347,11 +346,9 @@ reveal("a10/no-flush", flushed_s / train_torch(4, 12).makespan_s)
 
 def held_torch(vertical_sync, count, num_stages=4, width=60):
     """Per stage: the most bytes held at one time, over those of the stage's parameters."""
-    rng = np.random.default_rng(5)
     sizes = {"ends": (width, width), "hidden": width, "vertical_sync": vertical_sync}
-    case = stash_torch_case(num_stages, (1,) * count, rng, **sizes)
-    given = case.arguments_of_ranks()
-    run = ringside.run("callers_torch.py:stash_torch_memory", num_stages, given).raise_for_error()
+    case = TrainTorch(num_stages, (1,) * count, watched=True, **sizes)
+    run = ringside.run(case.through, num_stages, arguments(case)).raise_for_error()
     own = 8 * (2 * width * width + 2 * width)
     return [memory["peak"] / own for memory in run.memory]
 
@@ -383,7 +380,7 @@ plt.show()
 # %%
 WORKERS = 16
 
-from profiles import VGG16, VGG16_NAMES, equal_layers, link
+from given.profiles import VGG16, VGG16_NAMES, equal_layers, link
 
 print(f"{'layer':<8} {'compute':>10} {'output':>12} {'weights':>10}")
 for name, layer in zip(VGG16_NAMES, VGG16, strict=True):
@@ -541,12 +538,12 @@ guess(
 # {{check axonn}}
 
 # %%
-from axonn_cases import axonn_times_of
-from axonn_times import message_driven, one_f_one_b
+from checks.cases_axonn import Step, drawn_times_s
+from given.axonn_times import message_driven, one_f_one_b
 
 S, M, SEEDS = 4, 32, 20
 limits = [2, 3, 4, 5, 6, 8, 12, 16, 24]
-drawn = [axonn_times_of(S, M, np.random.default_rng(seed)) for seed in range(SEEDS)]
+drawn = [drawn_times_s(S, M, np.random.default_rng(seed)) for seed in range(SEEDS)]
 fixed_s = sum(one_f_one_b(*each) for each in drawn)
 ratios = {limit: sum(message_driven(*each, limit) for each in drawn) / fixed_s for limit in limits}
 words = "it is shorter" if ratios[S] < 0.99 else "it is longer" if ratios[S] > 1.01 else ""
@@ -573,10 +570,8 @@ assert ratios[S] > 1.05 and ratios[2 * S] < 0.9 and ratios[24] > 0.99 * ratios[1
 # One step of your stages, with a limit of 8, and its timeline:
 
 # %%
-from axonn_cases import axonn_case
-
-case = axonn_case(S, (1,) * 10, 2 * S, np.random.default_rng(3))
-run = ringside.run("callers.py:axonn_step", S, case.arguments_of_ranks())
+case = Step(S, (1,) * 10, seed=3)
+run = ringside.run(case.through, S, arguments(case))
 run.timeline
 
 # %% [markdown]

@@ -38,7 +38,7 @@ of ``output_bytes`` over the stage's layers. Nothing else is counted: no gradien
 state, no input of the stage. In the example stage 0 has ceil(3 / 2) = 2 versions and needs 2 *
 (1 + 1) = 4 GB; stage 1 has 1 version and needs (1 + 2) + (1 + 1) = 5 GB.
 
-``profiles.py`` has ``Layer``, the profile of VGG-16, and profiles that are drawn.
+``given/profiles.py`` has ``Layer``, the profile of VGG-16, and profiles that are drawn.
 
 Source: Narayanan et al., PipeDream, SOSP 2019, section 3.1. There a plan uses all workers.
 """
@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING
 from ringside import Machine
 
 if TYPE_CHECKING:
-    from profiles import Layer
+    from given.profiles import Layer
 
 
 def plan_s(profile: list[Layer], plan: list[tuple[int, int, int]], machine: Machine) -> float:

@@ -25,11 +25,11 @@ With vertical sync a minibatch uses one version on all stages: the one that stag
     w(t+1) = w(t) - lr * gradient of f_t at w(t - S + 1)
 
 Rank s of ``comm`` is stage s of S and holds piece s of the model. Only point-to-point calls may be
-used, and no communicator is made. ``recursion.py`` is the recursion above, in one process.
+used, and no communicator is made. ``given/recursion.py`` is the recursion above, in one process.
 """
 
 import numpy as np
-from model import Piece, loss, loss_gradient
+from given.model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 
@@ -48,7 +48,7 @@ def train(
 
     Args:
         comm: the stages, in order; S >= 1 of them.
-        piece: this stage's piece of the model (``model.Piece``).
+        piece: this stage's piece of the model (``given.model.Piece``).
         params: its parameters, weight and bias of each layer in turn; weights have shape
             ``(d_in, d_out)``. This is version 0. All stages have the same dtype.
         batch_sizes: samples of each of the N >= 0 minibatches, at least one each, on all ranks.
@@ -84,50 +84,39 @@ def train(
     Source: Narayanan et al., PipeDream, SOSP 2019, section 3.3.
     """
     ### BEGIN SOLUTION
-    num_stages, stage = comm.Get_size(), comm.Get_rank()
-    last = num_stages - 1
-    passes = _passes(len(batch_sizes), num_stages - stage)
+    stage, last, count = comm.Get_rank(), comm.Get_size() - 1, len(batch_sizes)
     lag = last if vertical_sync else last - stage
+    passes = _passes(count, last - stage + 1)
+    mail = _Mail(comm, params, batch_sizes)
     versions = {0: [np.array(param) for param in params]}
-    saved, errors, arriving, sending, losses = {}, {}, {}, [], []
+    saved, losses = {}, []
 
-    def expect(kind, minibatch):
-        """Post the receive for what a pass needs from another stage."""
-        source = stage - 1 if kind == "F" else stage + 1
-        if 0 <= source < num_stages and (kind, minibatch) not in arriving:
-            width = params[0].shape[0] if kind == "F" else params[-1].shape[0]
-            buffer = np.empty((batch_sizes[minibatch], width), params[0].dtype)
-            arriving[kind, minibatch] = buffer, comm.Irecv(buffer, source)
-
-    def take(kind, minibatch):
-        buffer, request = arriving.pop((kind, minibatch))
-        request.Wait()
-        return buffer
-
-    for place, (kind, minibatch) in enumerate(passes):
-        for ahead in passes[place : place + 2]:
-            expect(*ahead)
-        used = versions[max(0, minibatch - lag)]
-        if kind == "F":
-            x = inputs[minibatch] if stage == 0 else take("F", minibatch)
-            y, saved[minibatch] = piece.forward(minibatch, used, x)
-            if stage < last:
-                sending.append(comm.Isend(y, stage + 1))
-            else:
-                losses.append(loss(y, targets[minibatch]))
-                errors[minibatch] = loss_gradient(y, targets[minibatch])
+    def forward(t):
+        x = inputs[t] if stage == 0 else mail.take("F", t)
+        y, saved[t] = piece.forward(t, versions[max(0, t - lag)], x)
+        if stage < last:
+            mail.send(y, stage + 1)
         else:
-            grad_y = errors.pop(minibatch) if stage == last else take("B", minibatch)
-            grad_x, grads = piece.backward(minibatch, used, saved.pop(minibatch), grad_y)
-            if stage > 0:
-                sending.append(comm.Isend(grad_x, stage - 1))
-            newest = versions[minibatch]
-            versions[minibatch + 1] = [w - lr * g for w, g in zip(newest, grads, strict=True)]
-            versions.pop(minibatch - lag, None)  # no later minibatch needs it
-        while len(sending) > 2 * num_stages:  # these were received long ago
-            sending.pop(0).Wait()
-    MPI.Request.Waitall(sending)
-    return versions[len(batch_sizes)], losses if stage == last else None
+            losses.append(loss(y, targets[t]))
+            saved["error", t] = loss_gradient(y, targets[t])
+
+    def backward(t):
+        grad_y = saved.pop(("error", t)) if stage == last else mail.take("B", t)
+        grad_x, grads = piece.backward(t, versions[max(0, t - lag)], saved.pop(t), grad_y)
+        if stage > 0:
+            mail.send(grad_x, stage - 1)
+        versions[t + 1] = [w - lr * g for w, g in zip(versions[t], grads, strict=True)]
+        versions.pop(t - lag, None)  # no later minibatch needs it
+
+    for number, (kind, t) in enumerate(passes):
+        for following in passes[number : number + 2]:
+            mail.expect(*following)
+        if kind == "F":
+            forward(t)
+        else:
+            backward(t)
+    mail.close()
+    return versions[count], losses if stage == last else None
 
 
 def _passes(num_minibatches, most):
@@ -139,6 +128,38 @@ def _passes(num_minibatches, most):
         if step >= most - 1:
             passes.append(("B", step - most + 1))
     return passes
+
+
+class _Mail:
+    """A stage's messages: activations come from the stage before, gradients from the one after."""
+
+    def __init__(self, comm, params, batch_sizes):
+        rank, self.num_stages = comm.Get_rank(), comm.Get_size()
+        self.comm, self.batch_sizes, self.dtype = comm, batch_sizes, params[0].dtype
+        self.sources = {"F": rank - 1, "B": rank + 1}
+        self.widths = {"F": params[0].shape[0], "B": params[-1].shape[0]}
+        self.arriving, self.sending = {}, []
+
+    def expect(self, kind, t):
+        """Post the receive for a pass, if it needs one and that hasn't been done."""
+        source = self.sources[kind]
+        if 0 <= source < self.num_stages and (kind, t) not in self.arriving:
+            buffer = np.empty((self.batch_sizes[t], self.widths[kind]), self.dtype)
+            self.arriving[kind, t] = buffer, self.comm.Irecv(buffer, source)
+
+    def take(self, kind, t):
+        buffer, request = self.arriving.pop((kind, t))
+        request.Wait()
+        return buffer
+
+    def send(self, array, dest):
+        self.sending.append(self.comm.Isend(array, dest))
+        while len(self.sending) > 2 * self.num_stages:  # these were received long ago
+            self.sending.pop(0).Wait()
+
+    def close(self):
+        MPI.Request.Waitall(self.sending)
+
     ### END SOLUTION
 
 

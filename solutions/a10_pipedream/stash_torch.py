@@ -24,7 +24,7 @@ what you create lies on the device of the module's parameters. The tests run on 
 
 import torch
 import torch.distributed as dist
-from model_torch import Piece, loss_of
+from given.model_torch import Piece, loss_of
 from torch.func import functional_call
 
 

@@ -3,6 +3,8 @@
 import itertools
 import math
 
+import numpy as np
+
 
 def time_s(profile, plan, bytes_per_s):
     """Seconds between two minibatches."""
@@ -49,6 +51,23 @@ def shortest_s(profile, num_workers, bytes_per_s, capacity=None):
         if capacity is None or max(bytes_of(profile, plan)) <= capacity
     ]
     return min(times_s, default=math.inf)
+
+
+def shortest_of_long_s(profile, num_workers, bytes_per_s):
+    """The same where there are too many plans: the layers from lo on, with at most m workers."""
+    count, replicas = len(profile), np.arange(1, num_workers + 1)
+    best = np.full((count + 1, num_workers + 1), math.inf)
+    best[count] = 0.0
+    for lo, hi in sorted(itertools.combinations(range(count + 1), 2), reverse=True):
+        computing = math.fsum(layer.compute_s for layer in profile[lo:hi])
+        traffic = 2 * (replicas - 1) * sum(layer.weight_bytes for layer in profile[lo:hi])
+        stage_s = np.maximum(computing, traffic / bytes_per_s) / replicas
+        if hi < count:
+            stage_s = np.maximum(stage_s, 2 * profile[hi - 1].output_bytes / bytes_per_s)
+        for workers in replicas:
+            both_s = np.maximum(stage_s[:workers], best[hi, :workers][::-1])
+            best[lo, workers] = min(best[lo, workers], both_s.min())
+    return float(best[0, num_workers])
 
 
 def anything(rng, num_layers, num_workers, stages=None):

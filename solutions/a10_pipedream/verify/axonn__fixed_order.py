@@ -3,7 +3,7 @@
 """1F1B: each stage waits for the message of the pass that stands next in its list."""
 
 import numpy as np
-from model import loss, loss_gradient
+from given.model import loss, loss_gradient
 from mpi4py import MPI
 
 

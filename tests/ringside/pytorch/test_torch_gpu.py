@@ -41,7 +41,7 @@ MODULES = {
     "linear_torch": ("a08_tensor_parallel/checks/inside_torch.py:measured_pair", "--widths 64,256"),
     "pipeline_torch": ("a09_pipeline/checks/inside_torch.py:measured_pipeline", ""),
     "stash_torch": (
-        "a10_pipedream/callers_torch.py:stash_torch_trained",
+        "a10_pipedream/checks/inside_torch.py:trained",
         "--batch-sizes 2,3,1",
     ),
     "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", "--kernel 5"),
@@ -55,6 +55,8 @@ MODULES = {
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
     "stash_torch",
+    "diloco_torch",
+    "compress_torch",
     "conv_torch",
     "ulysses_torch",
     "ring_attention_torch",

@@ -11,6 +11,8 @@
 import itertools
 from dataclasses import dataclass
 
+import numpy as np
+
 import ringside
 
 
@@ -80,6 +82,21 @@ def drawn(rng, num_layers, weights=1.0, outputs=1.0):
         )
         for _ in range(num_layers)
     ]
+
+
+def layers_of(profile):
+    """The profile that a test names.
+
+    Args:
+        profile: "VGG16"; what ``drawn`` gets behind a seed, ``(seed, num_layers, weights,
+            outputs)``; or the three numbers of each layer.
+    """
+    if profile == "VGG16":
+        return VGG16
+    if profile and not isinstance(profile[0], tuple):
+        seed, *rest = profile
+        return drawn(np.random.default_rng(seed), *rest)
+    return [Layer(*numbers) for numbers in profile]
 
 
 def equal_layers(num_layers, num_workers):
