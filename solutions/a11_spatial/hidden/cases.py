@@ -1,0 +1,327 @@
+"""The cases of the hidden run."""
+
+import itertools
+import math
+
+from checks import test_conv as conv
+from checks import test_cost as cost
+from checks import test_halo as halo
+from checks.cases import Both, Exchange, ExchangeGrid, Forward, Refused
+from checks.cases_cost import (
+    WAYS,
+    Best,
+    DataBytes,
+    DataS,
+    DomainBytes,
+    DomainS,
+    FilterBytes,
+    FilterS,
+)
+from given.conv_sizes import Layer, halving
+
+from ringside import Machine
+from ringside.checking.suite import group, hidden
+from solutions.a11_spatial import cost as reference
+
+# -- halo ------------------------------------------------------------------------------------------
+
+SOME = (2, 3, 5)
+WIRES = ((20, halo.SHORT_WIRE, (4, 9), "short rows"), (10_000, "long wire", (4, 8), "long rows"))
+
+hidden(halo.test_one_row_on_2_to_5_ranks, *(Exchange(p, shape=SOME) for p in (2, 3, 4, 5)))
+hidden(
+    halo.test_heights_that_differ_and_wider_halos,
+    group(
+        halo.ONE_ROW,
+        *(Exchange(len(each), each) for each in ((2, 5), (4, 1, 3), (1, 6, 2, 3, 1))),
+    ),
+    group(halo.WIDER, Exchange(3, (4,), 2), Exchange(4, (5,), 3), Exchange(3, (3,), 3)),
+)
+hidden(
+    halo.test_float32_no_halo_and_one_rank,
+    group("float32", Exchange(3, shape=SOME, dtype="float32"), Exchange(3, shape=(3, 1, 1))),
+    group(
+        "no halo", Exchange(2, (3,)), Exchange(3, (3,), 0), Exchange(1, (4,)), Exchange(1, (1,), 2)
+    ),
+)
+hidden(
+    halo.test_grid_with_corners,
+    ExchangeGrid(4, (3, 3), 1, (2, 2)),
+    ExchangeGrid(9, (3, 4, 3), 1, (2, 2), widths=(3, 5, 3)),
+    ExchangeGrid(6, (4, 4), 2, (2, 2), widths=(3,)),
+    ExchangeGrid(2, (3,), 1, (2, 2), widths=(2, 3)),
+)
+hidden(
+    halo.test_real_mpi, Exchange(3, (3, 2, 4), 1, (2, 2, 4)), Exchange(3, (4, 5, 4), 2, (2, 2, 4))
+)
+hidden(
+    halo.test_bytes_and_messages_to_each_neighbour,
+    group(
+        "bytes",
+        *(
+            Exchange(p, (height,), 1, shape)
+            for p, height, shape in (
+                (2, 4, SOME), (3, 4, SOME), (4, 3, (1, 2, 7)), (5, 3, (1, 2, 7)),
+                (12, 3, (1, 2, 3)), (18, 2, (1, 1, 3)), (3, 40, (2, 4, 100)),
+            )
+        ),
+        weight=2,
+    ),
+    group(
+        "numbers of messages", *(Exchange(p, shape=SOME, by_messages=True) for p in (2, 3, 5, 10))
+    ),
+)  # fmt: skip
+hidden(halo.test_given_communicator_is_used, *(Exchange(p, shape=SOME) for p in (3, 4)))
+hidden(
+    halo.test_corners_of_a_grid_need_no_message,
+    *(
+        ExchangeGrid(rows * columns, (3,) * rows)
+        for rows, columns in ((2, 2), (3, 3), (2, 5), (5, 4))
+    ),
+)
+hidden(halo.test_sends_may_wait_and_all_is_completed, *(Exchange(p, shape=SOME) for p in (2, 6)))
+hidden(halo.test_inputs_stay_and_results_are_new, *(Exchange(p, shape=SOME) for p in (2, 3)))
+hidden(
+    halo.test_parts_lower_than_the_halo_are_refused,
+    Refused(2, (4, 1), 2),
+    Refused(7, (3, 3, 4, 2, 3, 3, 3), 3),
+    Refused(2, (3,), -1),
+)
+hidden(
+    halo.test_both_ways_at_once,
+    *(
+        group(name, *(Exchange(p, (2,), 1, (1, 1, width), machine=wire) for p in worlds))
+        for width, wire, worlds, name in WIRES
+    ),
+)
+
+# -- conv ------------------------------------------------------------------------------------------
+
+BACK = conv.OF_INPUTS + conv.OF_FILTERS
+
+hidden(conv.test_forward_on_2_to_5_ranks, *(Forward(p) for p in (2, 3, 4, 5)))
+hidden(conv.test_gradient_of_the_images, *(Both(p, parts=conv.OF_INPUTS) for p in (2, 3, 4, 5)))
+hidden(
+    conv.test_gradients_of_filters_and_biases, *(Both(p, parts=conv.OF_FILTERS) for p in (2, 3, 4))
+)
+hidden(
+    conv.test_kernels_of_1_5_and_7,
+    group(conv.SMALL, *(Both(p, (3,), 1) for p in (2, 4))),
+    group(conv.LARGE, *(Both(p, (8,), k, shape=(1, 2, 3, 9)) for k, p in ((5, 2), (5, 4), (7, 3)))),
+)
+hidden(
+    conv.test_heights_that_differ_and_float32,
+    group(
+        conv.DIFFER,
+        *(Both(len(each), each) for each in ((2, 5, 3), (1, 4, 1), (1, 1), (3, 1, 1, 2, 6))),
+    ),
+    group(conv.SINGLE, Both(3, dtype="float32")),
+)
+hidden(
+    conv.test_stride_2,
+    *(
+        Both(len(each), each, k, 2, (2, 2, 3, 6))
+        for each, k in (((4, 4), 3), ((3, 5, 4), 3), ((1, 2, 1, 3), 3), ((5, 4, 6), 5))
+    ),
+)
+hidden(conv.test_real_mpi, Both(3), Both(3, (3, 5, 4)))
+hidden(
+    conv.test_bytes_of_halos,
+    *(
+        Both(p, (height,), shape=shape)
+        for p, height, shape in (
+            (2, 4, (2, 3, 2, 5)), (3, 4, (2, 2, 3, 5)), (4, 3, (1, 1, 2, 7)), (5, 3, (1, 2, 1, 7)),
+            (10, 3, (1, 1, 1, 6)), (18, 2, (1, 1, 1, 5)), (3, 20, (1, 3, 2, 200)),
+        )
+    ),
+)  # fmt: skip
+hidden(
+    conv.test_one_all_reduce_of_filters_and_biases,
+    *(Both(p, (3,), parts=conv.OF_FILTERS) for p in (2, 4, 9)),
+)
+hidden(
+    conv.test_given_communicator_is_used,
+    group(conv.FORWARD, Forward(3)),
+    group(conv.BACKWARD, Both(3, parts=BACK)),
+)
+hidden(
+    conv.test_rows_without_halo_do_not_wait, *(Forward(p, (6,), announced=True) for p in (2, 3, 5))
+)
+hidden(
+    conv.test_messages_may_wait_and_come_in_any_order,
+    group(conv.FORWARD, Forward(4)),
+    group(conv.BACKWARD, Both(4, parts=BACK)),
+)
+hidden(conv.test_inputs_stay_and_results_are_new, *(Both(p) for p in (2, 3)))
+hidden(
+    conv.test_forward_hides_the_halo,
+    *(
+        Forward(
+            p, (10,), shape=conv.NARROW, machine=f"{conv.ALONG},alpha_s={alpha_s}", announced=True
+        )
+        for p, alpha_s in ((4, 0.0007), (8, 0.0005))
+    ),
+)
+hidden(
+    conv.test_backward_hides_halo_and_all_reduce,
+    *(
+        Both(p, (24,), shape=conv.NARROW, machine=f"{conv.TALL},alpha_s={alpha_s}", announced=True)
+        for p, alpha_s in ((4, 0.00013), (6, 8e-05))
+    ),
+)
+
+# -- cost ------------------------------------------------------------------------------------------
+
+MACHINES = ("textbook", "zaratan", cost.SLOW)
+SIZES = (1, 2, 3, 5, 8, 64)
+
+
+def plain(layers):
+    """Layers as a case has them."""
+    return tuple(map(tuple, layers))
+
+
+NETWORKS = (
+    (cost.LAYERS, 3),
+    (plain(halving(64, (3, 16, 32, 64))), 8),
+    (plain(halving(2048, (3, 16, 32, 64, 64))), 1),
+    (((12, 20, 3, 8, 5, 5), (12, 20, 8, 8, 1, 1), (6, 10, 8, 5, 7, 7)), 5),
+)
+TRACED = (
+    (((8, 16, 2, 8, 3, 3), (8, 8, 8, 8, 5, 5)), 3, (2, 8)),
+    (((16, 4, 8, 8, 3, 3), (8, 4, 8, 16, 1, 1), (8, 4, 16, 8, 3, 3)), 2, (4,)),
+)
+
+
+def answered(case):
+    """The case with its value, or several that are right."""
+    layers = [Layer(*each) for each in case.layers]
+    given = [Machine.load(each) if isinstance(each, str) else each for each in case.arguments()[1:]]
+    if not isinstance(case, Best):
+        return case.with_(gives=getattr(reference, case.function)(layers, *given))
+    times = step_times(layers, *given)
+    gives = tuple((way, float(f"{1e3 * time:.12g}")) for way, time in times.items())
+    return case.with_(gives=gives) if gives else case.with_(raises="ValueError")
+
+
+def step_times(layers, batch, p, machine):
+    """Seconds of a step in each way that is possible."""
+    parts = {
+        "data": [(batch, 1)] * len(layers),
+        "filter": [(layer.out_channels, 1) for layer in layers],
+        "domain": [(layer.height, max(1, layer.kernel_h // 2)) for layer in layers],
+    }
+    times = {}
+    for way in WAYS:
+        if any(count // p < least for count, least in parts[way]):
+            continue
+        flops = 0.0
+        for k, (layer, (count, _)) in enumerate(zip(layers, parts[way], strict=True)):
+            work = 2 * batch * layer.weights * layer.height * layer.width
+            flops += (3 if k else 2) * work * math.ceil(count / p) / count
+        messages_s = getattr(reference, f"{way}_s")(layers, batch, p, machine)
+        times[way] = messages_s + flops / machine.flop_per_s
+    return times
+
+
+def drawn(rng, num_layers=3):
+    """A network of sizes that no number of ranks divides, and a batch."""
+    sizes = rng.integers(3, 99, size=(num_layers, 4)).tolist()
+    kernels = (2 * rng.integers(0, 4, size=num_layers) + 1).tolist()
+    layers = tuple((*s, k, k) for s, k in zip(sizes, kernels, strict=True))
+    return layers, int(rng.integers(1, 99))
+
+
+def sized(kind, sizes=SIZES, wires=(), change=lambda layers: layers):
+    """Cases of all networks on so many ranks, on these machines."""
+
+    def cases(rng):
+        networks = [*NETWORKS, drawn(rng), drawn(rng, 1)]
+        return [
+            answered(kind(change(layers), batch, p, **wire))
+            for layers, batch in networks
+            for p in sizes
+            for wire in [{"wire": each} for each in wires] or [{}]
+        ]
+
+    return cases
+
+
+def with_halos(layers):
+    """The same where each layer has a halo: filters of one row get five."""
+    return tuple((*each[:4], each[4] if each[4] > 1 else 5, each[5]) for each in layers)
+
+
+def with_equal_channels(layers):
+    """As many channels out as in, so that the halos of both passes are equally large."""
+    return tuple((*each[:3], each[2], *each[4:]) for each in layers)
+
+
+def flat_and_not(rng):
+    """The first layer and the third have no halo."""
+    layers, batch = drawn(rng)
+    kernels = zip(with_equal_channels(layers), (1, 3, 1), strict=True)
+    layers = tuple((*each[:4], k, each[5]) for each, k in kernels)
+    return [answered(DomainS(layers, batch, p, wire=w)) for p in (3, 5, 8) for w in MACHINES]
+
+
+def of_other_elements(kind):
+    def cases(rng):
+        layers, batch = drawn(rng)
+        return [answered(kind(layers, batch, 4, size)) for size in (2, 8)]
+
+    return cases
+
+
+def traced(*kinds):
+    names = (cost.DATA, cost.FILTER, cost.DOMAIN)
+    return [
+        group(name, *(kind(layers, batch, p) for layers, batch, sizes in TRACED for p in sizes))
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+
+
+BYTES, TIMES = (DataBytes, FilterBytes, DomainBytes), (DataS, FilterS, DomainS)
+RESOLUTIONS = [
+    Best(plain(halving(resolution, (3, 32, 64, 128))), batch, p, wire=wire)
+    for resolution, batch, p, wire in itertools.product(
+        (32, 128, 512, 2048), (1, 4, 64), (1, 2, 4, 16), MACHINES[:2]
+    )
+] + [Best(cost.WIDE, batch, p) for batch in (1, 2, 8) for p in (2, 3, 4)]
+POSSIBLE = [case for case in map(answered, RESOLUTIONS) if not case.raises]
+
+hidden(cost.test_bytes_of_data_parallelism, sized(DataBytes))
+hidden(cost.test_bytes_of_filter_parallelism, sized(FilterBytes))
+hidden(cost.test_bytes_of_domain_parallelism, sized(DomainBytes))
+hidden(
+    cost.test_kernels_that_are_not_square,
+    *(answered(DomainBytes(cost.OBLONG, 3, p)) for p in (2, 3, 6)),
+)
+hidden(
+    cost.test_bytes_of_an_element,
+    *(
+        group(name, of_other_elements(kind))
+        for name, kind in zip((cost.DATA, cost.FILTER, cost.DOMAIN), BYTES, strict=True)
+    ),
+)
+hidden(cost.test_time_of_data_parallelism, sized(DataS, wires=MACHINES))
+hidden(cost.test_time_of_filter_parallelism, sized(FilterS, wires=MACHINES))
+hidden(cost.test_time_of_domain_parallelism, sized(DomainS, (1, 3, 5, 8, 64), MACHINES, with_halos))
+hidden(cost.test_halo_without_rows_takes_no_time, flat_and_not)
+hidden(
+    cost.test_two_ranks_have_one_neighbour_each,
+    sized(DomainS, (2,), MACHINES, lambda layers: with_halos(with_equal_channels(layers))),
+)
+hidden(cost.test_traced_bytes, *traced(*BYTES))
+hidden(cost.test_traced_times, *traced(*TIMES))
+hidden(
+    cost.test_best_for_a_resolution,
+    *POSSIBLE,
+    # Some ranks have two of 12 filters and some one, and those with two take longest.
+    *(answered(Best(cost.FEW, 8, 8, wire=f"textbook,flop_per_s={x}")) for x in ("1e8", "1e12")),
+)
+hidden(
+    cost.test_best_where_none_is_possible,
+    answered(Best(plain(halving(16, (3, 8, 8))), 4, 16)),
+    answered(Best(((8, 8, 3, 4, 3, 3),), 1, 9)),
+)
