@@ -25,8 +25,8 @@ Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for nea
 """
 
 import numpy as np
-from mpi4py import MPI
 from given.ring_blocks import block_scores
+from mpi4py import MPI
 
 
 def attention(

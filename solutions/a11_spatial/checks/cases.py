@@ -72,14 +72,12 @@ class Exchange(Rows):
 
     Attributes:
         shape: images, channels and columns.
-        by_messages: these are counted, and not bytes.
     """
 
     target = "halo:exchange"
     what = "array"
     halo_width: int = 1
     shape: tuple = (1, 2, 4)
-    by_messages: bool = False
 
     @property
     def bounds(self):
@@ -267,6 +265,11 @@ class Both(Rows):
 
     def check(self, run):
         self.check_parts(run, self.parts)
+
+    def check_each(self, run):
+        """Of y, dx, and dw with db, each that is right earns a third."""
+        parts = (("y",), ("dx",), ("dw", "db"))
+        assert_shares(*((1, functools.partial(self.check_parts, run, own)) for own in parts))
 
     def check_parts(self, run, parts):
         """Compare these parts; look at passes and messages, too."""
@@ -501,20 +504,24 @@ def assert_interior_first(run, case):
 # -- what several modules need ---------------------------------------------------------------------
 
 
-def assert_shares(case, run, *shares):
-    """Each of these parts that is right earns its share; a verdict on the first one that isn't.
+def assert_shares(*shares):
+    """What is right of a run earns its share of the points.
+
+    Args:
+        shares: pairs of a weight and a function that raises a verdict.
 
     Raises:
-        Verdict: not all are right.
+        Verdict: the first one, with the share that the others earn.
     """
-    verdicts = []
-    for parts in shares:
+    verdicts, lost = [], 0
+    for weight, ask in shares:
         try:
-            case.check_parts(run, parts)
+            ask()
         except Verdict as verdict:
             verdicts.append(verdict)
+            lost += weight
     if verdicts:
-        verdicts[0].fraction = 1 - len(verdicts) / len(shares)
+        verdicts[0].fraction = 1 - lost / sum(weight for weight, _ in shares)
         raise verdicts[0]
 
 

@@ -5,6 +5,7 @@ for here.
 """
 
 import copy
+import tracemalloc
 
 import numpy as np
 from given.conv_sizes import Layer
@@ -107,3 +108,22 @@ def costs(comm, target, calls):
         for layers, *others in calls
     ]
     return several(comm, target, given)
+
+
+# -- ring_attention --------------------------------------------------------------------------------
+
+
+def held_attention(comm, *arguments):
+    """``ring_attention.attention``, and the most bytes that were allocated at a time."""
+    tracemalloc.start()
+    try:
+        result = find("ring_attention:attention")(comm, *arguments)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return result, held
+
+
+def refused_attention(comm, *arguments):
+    """``ring_attention.attention`` with arguments that can't be right: its exception's type."""
+    return error_of("ring_attention:attention", comm, *arguments)[0]

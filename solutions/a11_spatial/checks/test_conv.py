@@ -1,6 +1,6 @@
 """conv.py: the values of one rank with the whole image, and messages beside the computing."""
 
-from checks.cases import Both, Forward, assert_interior_first, assert_kept, assert_shares
+from checks.cases import Both, Forward, assert_interior_first, assert_kept
 from ringside.checking import assert_makespan, assert_moved, assert_pairs
 from ringside.checking.suite import Suite, group, right_run
 from ringside.trace import Kind
@@ -9,7 +9,6 @@ FORWARD, BACKWARD = "the forward pass", "the backward pass"
 SMALL, LARGE = "filters of one element", "larger filters"
 DIFFER, SINGLE = "heights that differ", "float32"
 OF_INPUTS, OF_FILTERS = ("dx",), ("dw", "db")
-SHARES = ("y",), OF_INPUTS, OF_FILTERS
 # One pass of ten rows takes 1 ms there, or one of 24 rows.
 ALONG = "textbook,name=slow wire,flop_per_s=4.32e6"
 TALL = "textbook,name=slow wire,flop_per_s=1.0368e7"
@@ -36,7 +35,7 @@ def test_gradients_of_filters_and_biases(case, run):
     8, "values", group(SMALL, Both(2, (3,), 1)), group(LARGE, Both(3, (5,), 5)), checked=False
 )
 def test_kernels_of_1_5_and_7(case, run):
-    assert_shares(case, run, *SHARES)
+    case.check_each(run)
     if case.k == 1:
         assert_pairs(run, case.bytes_to(case.halo_bytes()), case)
 
@@ -46,7 +45,7 @@ def test_kernels_of_1_5_and_7(case, run):
     group(SINGLE, Both(2, (3,), dtype="float32")), checked=False,
 )  # fmt: skip
 def test_heights_that_differ_and_float32(case, run):
-    assert_shares(case, run, *SHARES)
+    case.check_each(run)
 
 
 @suite.test(
@@ -54,7 +53,7 @@ def test_heights_that_differ_and_float32(case, run):
     checked=False,
 )  # fmt: skip
 def test_stride_2(case, run):
-    assert_shares(case, run, *SHARES)
+    case.check_each(run)
 
 
 test_real_mpi = suite.real_ranks(2, Both(3))
@@ -64,7 +63,7 @@ test_real_mpi = suite.real_ranks(2, Both(3))
     11, "communication", Both(2), Both(4, shape=(1, 2, 3, 20)), checked=False
 )  # fmt: skip
 def test_bytes_of_halos(case, run, ranks):
-    assert_shares(case, run, *SHARES)
+    case.check_each(run)
     sent = [sum(own.values()) + int(case.ring_bytes) for own in case.halo_bytes()]
     ranks.record(case, run, {"sent_bytes": sent})
     assert_pairs(run, case.bytes_to(case.halo_bytes()), case)

@@ -1,6 +1,6 @@
 """halo.py: rows of the neighbours, to the byte, both ways at once."""
 
-from checks.cases import Exchange, ExchangeGrid, Refused, assert_kept
+from checks.cases import Exchange, ExchangeGrid, Refused, assert_kept, assert_shares
 from ringside.checking import (
     assert_bytes,
     assert_makespan,
@@ -58,18 +58,20 @@ def assert_counted(case, run, ranks):
     assert_bytes(run, sent, case)
 
 
+def assert_few_messages(case, run):
+    """One message to each neighbour, and no library collective."""
+    assert_own_messages(run, case)
+    assert_messages(run, [len(own) for own in case.neighbours()], case)
+
+
 @suite.test(
-    14, "communication",
-    group("bytes", Exchange(2, (3,), shape=(2, 3, 5)), Exchange(4, (3,), shape=(1, 2, 50)),
-          weight=2),
-    group("numbers of messages", Exchange(3, (3,), shape=(2, 3, 5), by_messages=True)),
-)  # fmt: skip
+    14, "communication", Exchange(2, (3,), shape=(2, 3, 5)), Exchange(4, (3,), shape=(1, 2, 50))
+)
 def test_bytes_and_messages_to_each_neighbour(case, run, ranks):
-    if case.by_messages:
-        assert_own_messages(run, case)
-        assert_messages(run, [len(own) for own in case.neighbours()], case)
-    else:
-        assert_counted(case, run, ranks)
+    assert_shares(
+        (2, lambda: assert_counted(case, run, ranks)),
+        (1, lambda: assert_messages_counted(case, run)),
+    )
 
 
 test_given_communicator_is_used = suite.given_communicator(5, Exchange(3, (3,)))
@@ -78,7 +80,7 @@ test_given_communicator_is_used = suite.given_communicator(5, Exchange(3, (3,)))
 @suite.test(8, "communication", ExchangeGrid(9, (3, 3, 3)))
 def test_corners_of_a_grid_need_no_message(case, run, ranks):
     assert_counted(case, run, ranks)
-    assert_messages(run, [len(own) for own in case.neighbours()], case)
+    assert_few_messages(case, run)
 
 
 test_sends_may_wait_and_all_is_completed = suite.slow_messages(9, Exchange(4, (3,)))

@@ -1,11 +1,13 @@
 """The cases of the hidden run."""
 
+import functools
 import itertools
 import math
 
 from checks import test_conv as conv
 from checks import test_cost as cost
 from checks import test_halo as halo
+from checks import test_ring_attention as ring
 from checks.cases import Both, Exchange, ExchangeGrid, Forward, Refused
 from checks.cases_cost import (
     WAYS,
@@ -17,6 +19,7 @@ from checks.cases_cost import (
     FilterBytes,
     FilterS,
 )
+from checks.cases_ring import Attention
 from given.conv_sizes import Layer, halving
 
 from ringside import Machine
@@ -56,19 +59,12 @@ hidden(
 )
 hidden(
     halo.test_bytes_and_messages_to_each_neighbour,
-    group(
-        "bytes",
-        *(
-            Exchange(p, (height,), 1, shape)
-            for p, height, shape in (
-                (2, 4, SOME), (3, 4, SOME), (4, 3, (1, 2, 7)), (5, 3, (1, 2, 7)),
-                (12, 3, (1, 2, 3)), (18, 2, (1, 1, 3)), (3, 40, (2, 4, 100)),
-            )
-        ),
-        weight=2,
-    ),
-    group(
-        "numbers of messages", *(Exchange(p, shape=SOME, by_messages=True) for p in (2, 3, 5, 10))
+    *(
+        Exchange(p, (height,), 1, shape)
+        for p, height, shape in (
+            (2, 4, SOME), (3, 4, SOME), (4, 3, (1, 2, 7)), (5, 3, (1, 2, 7)), (12, 3, (1, 2, 3)),
+            (18, 2, (1, 1, 3)), (3, 40, (2, 4, 100)),
+        )
     ),
 )  # fmt: skip
 hidden(halo.test_given_communicator_is_used, *(Exchange(p, shape=SOME) for p in (3, 4)))
@@ -193,10 +189,13 @@ TRACED = (
 )
 
 
+loaded = functools.cache(Machine.load)
+
+
 def answered(case):
     """The case with its value, or several that are right."""
     layers = [Layer(*each) for each in case.layers]
-    given = [Machine.load(each) if isinstance(each, str) else each for each in case.arguments()[1:]]
+    given = [loaded(each) if isinstance(each, str) else each for each in case.arguments()[1:]]
     if not isinstance(case, Best):
         return case.with_(gives=getattr(reference, case.function)(layers, *given))
     times = step_times(layers, *given)
@@ -282,13 +281,19 @@ def traced(*kinds):
 
 
 BYTES, TIMES = (DataBytes, FilterBytes, DomainBytes), (DataS, FilterS, DomainS)
-RESOLUTIONS = [
-    Best(plain(halving(resolution, (3, 32, 64, 128))), batch, p, wire=wire)
-    for resolution, batch, p, wire in itertools.product(
-        (32, 128, 512, 2048), (1, 4, 64), (1, 2, 4, 16), MACHINES[:2]
-    )
-] + [Best(cost.WIDE, batch, p) for batch in (1, 2, 8) for p in (2, 3, 4)]
-POSSIBLE = [case for case in map(answered, RESOLUTIONS) if not case.raises]
+
+
+def resolutions(rng):
+    """Large images and small ones, and many channels."""
+    cases = [
+        Best(plain(halving(resolution, (3, 32, 64, 128))), batch, p, wire=wire)
+        for resolution, batch, p, wire in itertools.product(
+            (32, 128, 512, 2048), (1, 4, 64), (1, 2, 4, 16), MACHINES[:2]
+        )
+    ]
+    cases += [Best(cost.WIDE, batch, p) for batch in (1, 2, 8) for p in (2, 3, 4)]
+    return [case for case in map(answered, cases) if not case.raises]
+
 
 hidden(cost.test_bytes_of_data_parallelism, sized(DataBytes))
 hidden(cost.test_bytes_of_filter_parallelism, sized(FilterBytes))
@@ -316,7 +321,7 @@ hidden(cost.test_traced_bytes, *traced(*BYTES))
 hidden(cost.test_traced_times, *traced(*TIMES))
 hidden(
     cost.test_best_for_a_resolution,
-    *POSSIBLE,
+    resolutions,
     # Some ranks have two of 12 filters and some one, and those with two take longest.
     *(answered(Best(cost.FEW, 8, 8, wire=f"textbook,flop_per_s={x}")) for x in ("1e8", "1e12")),
 )
@@ -324,4 +329,77 @@ hidden(
     cost.test_best_where_none_is_possible,
     answered(Best(plain(halving(16, (3, 8, 8))), 4, 16)),
     answered(Best(((8, 8, 3, 4, 3, 3),), 1, 9)),
+)
+
+# -- ring_attention --------------------------------------------------------------------------------
+
+UNEVEN = ((3, 5), (4, 1, 6), (2, 7, 1, 3))
+KINDS = {"announced": True, "width": 8, "machine": ring.QUICK}
+
+hidden(
+    ring.test_attention_on_2_to_5_ranks,
+    *(
+        Attention(p, (n,), batch, heads, width=5)
+        for p, n, batch, heads in ((2, 4, 1, 2), (3, 5, 2, 1), (4, 3, 1, 3), (5, 4, 2, 2))
+    ),
+)
+hidden(
+    ring.test_causal,
+    group(
+        ring.EQUAL,
+        *(
+            Attention(p, (n,), batch, causal=True)
+            for p, n, batch in ((2, 4, 1), (3, 5, 2), (4, 3, 1), (5, 4, 1))
+        ),
+        weight=2,
+    ),
+    group(ring.DIFFER, *(Attention(len(each), each, causal=True) for each in UNEVEN)),
+)
+hidden(
+    ring.test_scores_of_thousands,
+    *(Attention(p, (n,), 2, kind="thousands") for p, n in ((2, 5), (3, 4), (5, 3))),
+)
+hidden(ring.test_uneven_parts, *(Attention(len(each), each) for each in UNEVEN))
+hidden(
+    ring.test_fewer_kv_heads,
+    *(
+        Attention(p, heads=heads, kv_heads=kv_heads)
+        for p, heads, kv_heads in ((2, 4, 2), (3, 6, 2), (4, 3, 1), (4, 6, 3))
+    ),
+)
+hidden(
+    ring.test_float32_nan_short_parts_and_wrong_arguments,
+    group(ring.SINGLE, *(Attention(p, (4,), dtype="float32") for p in (2, 4))),
+    group(ring.NAN, Attention(4, nan_of=2)),
+    group(ring.SHORT, Attention(3, (1,)), Attention(2, (1,)), Attention(1, (5,))),
+    group(ring.REFUSED, Attention(2, (2,)), *ring.WRONG),
+)
+hidden(ring.test_inputs_stay_and_results_are_new, Attention(2), Attention(3))
+hidden(ring.test_real_mpi, Attention(3, (4,)), Attention(3, (2, 5, 1), causal=True))
+hidden(ring.test_each_rank_computes_with_its_own_queries, Attention(4, (4,), announced=True))
+hidden(
+    ring.test_keys_and_values_are_sent_once_round_a_ring,
+    *(
+        Attention(p, (n,), width=width)
+        for p, n, width in (
+            (2, 4, 4), (3, 4, 4), (4, 3, 4), (5, 3, 4), (9, 3, 4), (12, 2, 4), (18, 1, 4),
+            (3, 64, 40),
+        )
+    ),
+)  # fmt: skip
+hidden(ring.test_given_communicator_is_used, Attention(4))
+hidden(
+    ring.test_the_next_block_travels_while_one_is_computed,
+    *(Attention(p, announced=True) for p in (3, 4, 7)),
+)
+hidden(
+    ring.test_no_rank_makes_room_for_all_keys,
+    group(ring.IN_ORDER, *(Attention(p, (2,), announced=True) for p in (6, 9))),
+    group(ring.HELD, ring.MUCH),
+)
+hidden(ring.test_sends_may_wait_and_all_is_completed, *(Attention(p) for p in (2, 3, 6)))
+hidden(
+    ring.test_blocks_and_messages_hide_behind_each_other,
+    group(ring.LONG_BLOCKS, *(Attention(p, (8,), **KINDS) for p in (4, 8))),
+    group(ring.LONG_MESSAGES, *(Attention(p, (4,), **KINDS) for p in (5, 32))),
 )
