@@ -5,9 +5,11 @@ import itertools
 import math
 
 from checks import test_conv as conv
+from checks import test_conv_torch as conv_torch
 from checks import test_cost as cost
 from checks import test_halo as halo
 from checks import test_ring_attention as ring
+from checks import test_ulysses_torch as ulysses
 from checks.cases import Both, Exchange, ExchangeGrid, Forward, Refused
 from checks.cases_cost import (
     WAYS,
@@ -20,6 +22,7 @@ from checks.cases_cost import (
     FilterS,
 )
 from checks.cases_ring import Attention
+from checks.cases_torch import GRADIENTS, IMAGES, RESULT, WEIGHTS, Conv2d, Ulysses
 from given.conv_sizes import Layer, halving
 
 from ringside import Machine
@@ -403,3 +406,152 @@ hidden(
     group(ring.LONG_BLOCKS, *(Attention(p, (8,), **KINDS) for p in (4, 8))),
     group(ring.LONG_MESSAGES, *(Attention(p, (4,), **KINDS) for p in (5, 32))),
 )
+
+# -- conv_torch ------------------------------------------------------------------------------------
+
+FOUR_SIZES = ((2, 4, 1, (2, 3)), (3, 3, 2, (1, 2)), (4, 5, 1, (3, 3)), (5, 2, 2, (3, 1)))
+SHAPES = (
+    (2, 4, (2, 3), 5), (3, 4, (3, 2), 5), (4, 3, (2, 3), 5), (5, 3, (3, 2), 5),
+    (12, 2, (2, 1), 4), (18, 2, (2, 1), 4), (3, 24, (8, 8), 40),
+)  # fmt: skip
+
+
+def rows(*heights, **options):
+    """Cases of parts of these heights."""
+    return [Conv2d(len(each), each, **options) for each in heights]
+
+
+hidden(
+    conv_torch.test_rows_and_gradients_on_2_to_5_ranks,
+    *(Conv2d(p, (h,), *others, parts=IMAGES) for p, h, *others in FOUR_SIZES),
+)
+hidden(
+    conv_torch.test_gradients_of_weights_and_biases,
+    *(Conv2d(p, (h,), *others, parts=WEIGHTS) for p, h, *others in FOUR_SIZES),
+    *rows((4, 1, 6), parts=WEIGHTS),
+)
+hidden(
+    conv_torch.test_kernels_of_1_and_5,
+    group(conv_torch.SMALL, *(Conv2d(p, (3,), kernel=1) for p in (2, 3, 4))),
+    group(conv_torch.LARGE, *(Conv2d(p, (h,), kernel=5) for p, h in ((2, 4), (3, 3), (4, 4)))),
+)
+hidden(
+    conv_torch.test_uneven_heights_and_low_parts,
+    group(conv_torch.DIFFER, *rows((3, 5), (4, 1, 6), (2, 7, 1, 3), parts=IMAGES), weight=2),
+    group(conv_torch.LOW, *rows((1, 1, 1), (1, 1), (4,), parts=IMAGES)),
+    group(conv_torch.REFUSED, Conv2d(2, parts=IMAGES), *conv_torch.WRONG),
+)
+hidden(
+    conv_torch.test_float32_and_bfloat16,
+    group(conv_torch.SINGLE, *(Conv2d(p, dtype="float32") for p in (2, 3))),
+    group(conv_torch.HALF, Conv2d(3, dtype="bfloat16")),
+)
+hidden(
+    conv_torch.test_gaps_sums_no_bias_and_two_calls,
+    group(conv_torch.GAPS, Conv2d(3, batch=2, how="gaps")),
+    group(conv_torch.SUM, Conv2d(3, batch=2, how="sum")),
+    group(conv_torch.NO_BIAS, Conv2d(3, bias=False)),
+    group(conv_torch.TWICE, *(Conv2d(p, how="together") for p in (2, 3))),
+)
+hidden(conv_torch.test_real_gloo, Conv2d(3))
+hidden(conv_torch.test_rows_go_from_neighbour_to_neighbour, Conv2d(4, needs="none"))
+hidden(
+    conv_torch.test_bytes_of_the_halos_forward,
+    *(
+        Conv2d(p, (h,), channels=channels, width=width, needs="none")
+        for p, h, channels, width in SHAPES
+    ),
+)
+hidden(
+    conv_torch.test_bytes_of_both_passes,
+    *(Conv2d(p, (h,), channels=channels, width=width) for p, h, channels, width in SHAPES),
+)
+hidden(
+    conv_torch.test_gradients_that_nobody_asked_for_send_nothing,
+    group(conv_torch.DATA, Conv2d(3, needs="weights")),
+    group(conv_torch.FROZEN, Conv2d(3, needs="x")),
+    group(conv_torch.BIAS, Conv2d(3, needs="bias")),
+)
+hidden(
+    conv_torch.test_given_group_is_used,
+    *(
+        group(name, Conv2d(4, (3,), parts=parts))
+        for name, parts in zip(conv_torch.BOTH, (IMAGES, WEIGHTS), strict=True)
+    ),
+)
+hidden(
+    conv_torch.test_sends_may_wait_and_all_is_completed,
+    *(Conv2d(p, (3,), parts=IMAGES) for p in (2, 5)),
+)
+hidden(
+    conv_torch.test_time_of_a_halo_and_of_both_passes,
+    group("one halo", *(Conv2d(p, needs="none", machine=conv_torch.FAR) for p in (3, 6))),
+    group("both passes", Conv2d(8, channels=(8, 8), width=16, machine=conv_torch.SLOW)),
+)
+
+# -- ulysses_torch ---------------------------------------------------------------------------------
+
+WORLDS = ((2, 3, 4), (3, 2, 3), (4, 2, 8), (5, 2, 5))  # ranks, positions, heads
+HEADS = ((2, 3, 4, 3), (3, 2, 3, 3), (4, 2, 4, 3), (5, 2, 5, 3), (12, 1, 12, 2), (18, 1, 18, 2),
+         (2, 24, 4, 24))  # fmt: skip
+
+hidden(
+    ulysses.test_results_on_2_to_5_ranks,
+    *(Ulysses(p, n, 2, heads, backward=False) for p, n, heads in WORLDS),
+)
+hidden(
+    ulysses.test_gradients_on_2_to_5_ranks,
+    *(Ulysses(p, n, 2, heads, parts=GRADIENTS) for p, n, heads in WORLDS),
+)
+hidden(
+    ulysses.test_fewer_kv_heads,
+    group(
+        ulysses.VALUES,
+        *(Ulysses(p, heads=h, kv_heads=k) for p, h, k in ((2, 4, 2), (3, 6, 3), (2, 8, 4))),
+        weight=2,
+    ),
+    group(
+        ulysses.BYTES,
+        *(Ulysses(p, heads=8, kv_heads=k, backward=False) for p, k in ((2, 2), (4, 4))),
+    ),
+)
+hidden(ulysses.test_another_attention, *(Ulysses(p, sees="near") for p in (2, 4)))
+hidden(
+    ulysses.test_other_dtypes_gaps_sums_and_two_calls,
+    group(ulysses.SINGLE, Ulysses(4, 2, dtype="float32")),
+    group(ulysses.HALF, Ulysses(2, dtype="bfloat16")),
+    group(ulysses.GAPS, Ulysses(2, batch=2, how="gaps")),
+    group(ulysses.SUM, Ulysses(2, batch=2, how="sum")),
+    group(ulysses.TWICE, Ulysses(2, how="together")),
+    group(ulysses.FEW, Ulysses(4, 1), Ulysses(1, 5)),
+)
+hidden(ulysses.test_heads_that_cannot_be_shared, Ulysses(2, 2, backward=False), *ulysses.WRONG)
+hidden(ulysses.test_real_gloo, Ulysses(2))
+hidden(ulysses.test_each_rank_takes_some_of_the_heads, Ulysses(4, width=4, backward=False))
+hidden(
+    ulysses.test_bytes_forward,
+    *(Ulysses(p, n, heads=heads, width=width, backward=False) for p, n, heads, width in HEADS),
+)
+hidden(
+    ulysses.test_bytes_of_both_passes,
+    *(Ulysses(p, n, heads=heads, width=width) for p, n, heads, width in HEADS),
+)
+hidden(
+    ulysses.test_given_group_is_used,
+    *(
+        group(name, Ulysses(3, 2, heads=3, parts=parts))
+        for name, parts in zip(ulysses.HALVES, (RESULT, GRADIENTS), strict=True)
+    ),
+)
+hidden(
+    ulysses.test_any_order_and_everything_waited_for,
+    *(
+        group(name, Ulysses(4, 2, parts=parts))
+        for name, parts in zip(ulysses.HALVES, (RESULT, GRADIENTS), strict=True)
+    ),
+)
+hidden(
+    ulysses.test_each_rank_has_its_share_of_the_work,
+    *(Ulysses(p, width=4, parts=RESULT) for p in (2, 4)),
+)
+hidden(ulysses.test_time_on_8_ranks, Ulysses(8, 8, heads=8, width=8, machine=ulysses.SLOW))
