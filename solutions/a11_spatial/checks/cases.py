@@ -21,6 +21,41 @@ from ringside.checking.suite import arguments, called, called_by
 from ringside.trace import Kind
 
 
+def assert_shares(*shares):
+    """What is right of a run earns its share of the points.
+
+    Args:
+        shares: pairs of a weight and a function that raises a verdict.
+
+    Raises:
+        Verdict: the first one, with the share that the others earn.
+    """
+    verdicts, lost = [], 0
+    for weight, ask in shares:
+        try:
+            ask()
+        except Verdict as verdict:
+            verdicts.append(verdict)
+            lost += weight
+    if verdicts:
+        verdicts[0].fraction = 1 - lost / sum(weight for weight, _ in shares)
+        raise verdicts[0]
+
+
+class InParts:
+    """A case whose results have parts, which ``check_parts(run, parts)`` compares.
+
+    Attributes:
+        shares: groups of parts.
+    """
+
+    shares = ()
+
+    def check_each(self, run):
+        """Each group of parts that is right earns its share."""
+        assert_shares(*((1, functools.partial(self.check_parts, run, own)) for own in self.shares))
+
+
 @dataclass(frozen=True)
 class Rows(Case):
     """Images of which each rank has some whole rows.
@@ -198,7 +233,7 @@ PASS = re.compile(r"(forward|backward weight|backward input), rows (-?\d+) to (-
 
 
 @dataclass(frozen=True)
-class Both(Rows):
+class Both(InParts, Rows):
     """``forward`` and ``backward`` of one convolution.
 
     Attributes:
@@ -209,6 +244,7 @@ class Both(Rows):
     """
 
     target = "conv:backward"
+    shares = (("y",), ("dx",), ("dw", "db"))
     through = "checks/inside.py:both_passes"
     k: int = 3
     stride: int = 1
@@ -265,11 +301,6 @@ class Both(Rows):
 
     def check(self, run):
         self.check_parts(run, self.parts)
-
-    def check_each(self, run):
-        """Of y, dx, and dw with db, each that is right earns a third."""
-        parts = (("y",), ("dx",), ("dw", "db"))
-        assert_shares(*((1, functools.partial(self.check_parts, run, own)) for own in parts))
 
     def check_parts(self, run, parts):
         """Compare these parts; look at passes and messages, too."""
@@ -502,27 +533,6 @@ def assert_interior_first(run, case):
 
 
 # -- what several modules need ---------------------------------------------------------------------
-
-
-def assert_shares(*shares):
-    """What is right of a run earns its share of the points.
-
-    Args:
-        shares: pairs of a weight and a function that raises a verdict.
-
-    Raises:
-        Verdict: the first one, with the share that the others earn.
-    """
-    verdicts, lost = [], 0
-    for weight, ask in shares:
-        try:
-            ask()
-        except Verdict as verdict:
-            verdicts.append(verdict)
-            lost += weight
-    if verdicts:
-        verdicts[0].fraction = 1 - lost / sum(weight for weight, _ in shares)
-        raise verdicts[0]
 
 
 def assert_kept(case, ranks):

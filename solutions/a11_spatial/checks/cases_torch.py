@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from checks.cases import assert_shares
+from checks.cases import InParts
 from ringside.checking import assert_moved, assert_peers, assert_ran
 from ringside.checking.cases import Case, machine_of
 
@@ -15,7 +15,7 @@ ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
-class Tensors(Case):
+class Tensors(InParts, Case):
     """A call of one of these modules, and the gradients.
 
     Attributes:
@@ -31,7 +31,6 @@ class Tensors(Case):
     dtype: str = field(default="float64", kw_only=True)
     parts: tuple = field(default=(), kw_only=True)
     names: ClassVar = {}
-    halves = ()
 
     def cast(self, array):
         """Rounded to the dtype; bfloat16 in float32."""
@@ -47,10 +46,6 @@ class Tensors(Case):
 
     def check(self, run):
         self.check_parts(run, self.parts or self.names)
-
-    def check_each(self, run):
-        """Each half that is right earns its share."""
-        assert_shares(*((1, functools.partial(self.check_parts, run, own)) for own in self.halves))
 
     def check_parts(self, run, parts):
         """Compare these parts; look at what was changed, and at collectives."""
@@ -127,7 +122,7 @@ class Conv2d(Tensors):
         "y": "result", "dx": "gradient of x", "dw": "gradient of the weight",
         "db": "gradient of the bias",
     }  # fmt: skip
-    halves = (IMAGES, WEIGHTS)
+    shares = (IMAGES, WEIGHTS)
     heights: tuple = (4,)
     batch: int = 1
     channels: tuple = (2, 3)
@@ -286,7 +281,7 @@ class Ulysses(Tensors):
     names: ClassVar = {
         "y": "result", "dq": "gradient of q", "dk": "gradient of k", "dv": "gradient of v",
     }  # fmt: skip
-    halves = (RESULT, GRADIENTS)
+    shares = (RESULT, GRADIENTS)
     n: int = 3
     batch: int = 1
     heads: int = 4

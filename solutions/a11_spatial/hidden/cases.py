@@ -9,7 +9,9 @@ from checks import test_conv_torch as conv_torch
 from checks import test_cost as cost
 from checks import test_halo as halo
 from checks import test_ring_attention as ring
+from checks import test_ring_attention_torch as ring_torch
 from checks import test_ulysses_torch as ulysses
+from checks import test_zigzag_torch as zigzag
 from checks.cases import Both, Exchange, ExchangeGrid, Forward, Refused
 from checks.cases_cost import (
     WAYS,
@@ -22,6 +24,17 @@ from checks.cases_cost import (
     FilterS,
 )
 from checks.cases_ring import Attention
+from checks.cases_ring_torch import (
+    Kept,
+    LongRing,
+    LongZigzag,
+    Orders,
+    RingAttention,
+    ZigzagAttention,
+)
+from checks.cases_ring_torch import (
+    Refused as RefusedLengths,
+)
 from checks.cases_torch import GRADIENTS, IMAGES, RESULT, WEIGHTS, Conv2d, Ulysses
 from given.conv_sizes import Layer, halving
 
@@ -555,3 +568,148 @@ hidden(
     *(Ulysses(p, width=4, parts=RESULT) for p in (2, 4)),
 )
 hidden(ulysses.test_time_on_8_ranks, Ulysses(8, 8, heads=8, width=8, machine=ulysses.SLOW))
+
+# -- ring_attention_torch --------------------------------------------------------------------------
+
+BYTES_OF = (
+    ((2, 8), (3, 8), (4, 8), (9, 2)),
+    ((2, 8), (3, 8), (4, 8), (5, 4), (9, 2), (17, 2), (2, 100)),
+)
+
+
+def moved(kind, names):
+    """Groups of cases on ranks with so many positions, of the forward pass and of both."""
+    return [
+        group(name, *(kind(p, (n,), batch=1, how=how, announced=True) for p, n in sizes))
+        for name, how, sizes in zip(names, ("forward", "plain"), BYTES_OF, strict=True)
+    ]
+
+
+def each_half(names, case, *worlds):
+    """Groups of a case on so many ranks, of which the result is compared, or the gradients."""
+    parts = zip(names, (ring_torch.RESULT, ring_torch.GRADIENTS), strict=True)
+    return [group(name, *(case.with_(p=p, parts=own) for p in worlds)) for name, own in parts]
+
+
+hidden(
+    ring_torch.test_result_on_2_to_5_ranks,
+    *(RingAttention(p, how="forward", announced=True) for p in (2, 3, 4, 5)),
+)
+hidden(
+    ring_torch.test_gradients_on_2_to_5_ranks,
+    *(ring_torch.ONLY[1].with_(p=p) for p in (2, 3, 4, 5)),
+    RingAttention(1, (4,), parts=ring_torch.GRADIENTS),
+)
+hidden(
+    ring_torch.test_causal_attention,
+    group(
+        ring_torch.VALUES, *(RingAttention(p, causal=True, announced=True) for p in (2, 3, 5)),
+        weight=2,
+    ),
+    group(
+        ring_torch.WORK,
+        RingAttention(4, (8,), causal=True, parts=ring_torch.RESULT, announced=True),
+    ),
+)  # fmt: skip
+hidden(
+    ring_torch.test_uneven_parts,
+    *(RingAttention(len(each), each, announced=True) for each in ((2, 5), (4, 1, 3), (1, 1, 6, 2))),
+)
+hidden(
+    ring_torch.test_fewer_heads_of_keys,
+    group(
+        ring_torch.VALUES,
+        RingAttention(2, heads=4, kv_heads=2),
+        RingAttention(3, (2,), heads=3, kv_heads=1),
+        weight=2,
+    ),
+    group(
+        ring_torch.BYTES,
+        RingAttention(3, (4,), heads=6, kv_heads=1, width=8, parts=ring_torch.RESULT),
+    ),
+)
+hidden(
+    ring_torch.test_large_scores_float32_gaps_and_two_calls,
+    group(ring_torch.LARGE, RingAttention(3, spread=40.0)),
+    group(ring_torch.SINGLE, RingAttention(3, dtype="float32", announced=True)),
+    group(ring_torch.GAPS, RingAttention(3, (4,), how="gaps", announced=True)),
+    group(ring_torch.TWICE, RingAttention(3, how="together")),
+)
+hidden(ring_torch.test_real_gloo, RingAttention(3))
+hidden(
+    ring_torch.test_bytes_of_both_passes,
+    *moved(RingAttention, (ring_torch.FORWARD, ring_torch.BOTH)),
+)
+hidden(ring_torch.test_given_group_is_used, *each_half(ring_torch.HALVES, ring_torch.PLAIN, 3))
+hidden(
+    ring_torch.test_keys_travel_on_while_their_block_is_computed,
+    *each_half(ring_torch.DIRECTIONS, RingAttention(2, (4,), announced=True), 2, 4),
+)
+hidden(
+    ring_torch.test_any_order_and_everything_waited_for,
+    *each_half(ring_torch.HALVES, ring_torch.PLAIN, 4),
+)
+hidden(
+    ring_torch.test_inputs_stay_and_wrong_lengths_are_refused,
+    group(ring_torch.INPUTS, RingAttention(2, announced=True)),
+    group(
+        ring_torch.REFUSED,
+        RingAttention(2, parts=ring_torch.RESULT),
+        RefusedLengths(2),
+        RefusedLengths(2, (3,)),
+    ),
+)
+hidden(ring_torch.test_no_keys_of_others_are_kept, Kept(8, (4,)))
+hidden(
+    ring_torch.test_time_of_a_long_sequence_on_8_to_64_ranks,
+    *(LongRing(4, (4,), gpus=gpus) for gpus in (64, 8)),
+)
+
+# -- zigzag_torch ----------------------------------------------------------------------------------
+
+
+def cut(positions, ranks):
+    """A case that says which positions each rank gets."""
+    size = positions // (2 * ranks)
+    starts = [(rank * size, positions - (rank + 1) * size) for rank in range(ranks)]
+    parts = ([*range(a, a + size), *range(b, b + size)] for a, b in starts)
+    return Orders(positions, ranks, tuple(map(tuple, parts)))
+
+
+hidden(
+    zigzag.test_split_and_merge,
+    group(
+        zigzag.CUT, zigzag.TWO, *(cut(*each) for each in ((4, 2), (12, 3), (10, 1), (32, 8))),
+        weight=3,
+    ),
+    group(
+        zigzag.OTHER, zigzag.TWO, *(Orders(*each) for each in ((6, 2), (5, 1), (0, 2, ((), ())), (20, 3)))
+    ),
+)  # fmt: skip
+hidden(zigzag.test_result_on_2_to_5_ranks, *(zigzag.TWO.with_(p=p) for p in (2, 3, 4, 5)))
+hidden(
+    zigzag.test_gradients_on_2_to_5_ranks,
+    *(zigzag.ONLY[1].with_(p=p) for p in (2, 3, 4, 5)),
+    ZigzagAttention(1, parts=zigzag.GRADIENTS),
+)
+hidden(
+    zigzag.test_fewer_heads_float32_gaps_and_two_calls,
+    group(zigzag.FEW, ZigzagAttention(3, heads=4, kv_heads=2)),
+    group(zigzag.SINGLE, ZigzagAttention(3, dtype="float32", announced=True)),
+    group(zigzag.GAPS, ZigzagAttention(3, how="gaps", announced=True)),
+    group(zigzag.TWICE, ZigzagAttention(3, how="together")),
+)
+hidden(zigzag.test_real_gloo, ZigzagAttention(3))
+hidden(zigzag.test_bytes_of_both_passes, *moved(ZigzagAttention, (zigzag.FORWARD, zigzag.BOTH)))
+hidden(zigzag.test_given_group_is_used, *each_half(zigzag.HALVES, zigzag.PLAIN, 3))
+hidden(
+    zigzag.test_keys_travel_on_while_their_block_is_computed,
+    *each_half(zigzag.DIRECTIONS, zigzag.PLAIN, 2, 4),
+)
+hidden(
+    zigzag.test_all_ranks_have_the_same_work,
+    *(ZigzagAttention(p, (8,), parts=zigzag.RESULT, announced=True) for p in (3, 4)),
+)
+hidden(zigzag.test_any_order_and_everything_waited_for, *each_half(zigzag.HALVES, zigzag.PLAIN, 4))
+hidden(zigzag.test_inputs_and_incoming_gradient_stay, ZigzagAttention(2, announced=True))
+hidden(zigzag.test_time_of_a_long_sequence_on_8_ranks, LongZigzag(4, gpus=8))
