@@ -44,7 +44,7 @@ class RingAttention(InParts, Case):
     """
 
     target = "ring_attention_torch:ring_attention"
-    through = "checks/inside_ring_torch.py:called"
+    through = "checks/inside_ring_torch.py:ring"
     declared_like = "nothing"  # torch's operators are counted by themselves
     shares = (RESULT, GRADIENTS)
     machine: str = field(default="buffered", kw_only=True)
@@ -87,7 +87,7 @@ class RingAttention(InParts, Case):
 
     def inputs(self, rank):
         own = [parts[rank] for parts in self.calls]
-        return self.target, own, *self.settings(), self.how
+        return own, *self.settings(), self.how
 
     def settings(self):
         """What the function gets beside tensors."""
@@ -102,14 +102,13 @@ class RingAttention(InParts, Case):
         """Of a block: the rank's queries and the source's keys, as slices of their parts."""
         return slice(None), slice(None)
 
-    def right(self):
-        """Per rank and call a dict as NAMES."""
-        found = [serial(self, parts) for parts in self.calls]
-        return list(zip(*found, strict=True))
-
     @functools.cached_property
     def rights(self):
-        return self.right()
+        """Per rank and call a dict as NAMES."""
+        return list(zip(*(serial(self, parts) for parts in self.calls), strict=True))
+
+    def right(self):
+        return [{"calls": list(own), "changed": False} for own in self.rights]
 
     def check(self, run):
         self.check_parts(run, self.parts)
@@ -241,6 +240,7 @@ class ZigzagAttention(RingAttention):
     """``zigzag_attention``, forward and backward."""
 
     target = "zigzag_torch:zigzag_attention"
+    through = "checks/inside_ring_torch.py:zigzag"
     lengths: tuple = (4,)
     causal: bool = True
 
@@ -266,6 +266,22 @@ class ZigzagAttention(RingAttention):
                     f"rank {rank} made {flops:.0f} FLOPs in products; a whole block and "
                     f"{self.p - 1} halves have {most}."
                 )
+
+
+@dataclass(frozen=True)
+class MeasuredRing(RingAttention):
+    """The same, for runs and jobs."""
+
+    target = "checks/inside_ring_torch.py:ring"
+    through = ""
+
+
+@dataclass(frozen=True)
+class MeasuredZigzag(ZigzagAttention):
+    """The same in zigzag order."""
+
+    target = "checks/inside_ring_torch.py:zigzag"
+    through = ""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,13 @@ class Tensors(InParts, Case):
         """Per name of a part what each rank must get; None: nobody asked for it."""
         raise NotImplementedError
 
+    def right(self):
+        found = [{"changed": False} for _ in range(self.p)]
+        for rank, own in enumerate(found):
+            for name, right in self.rights.items():
+                own[name] = None if right is None else self.cast(right[rank])
+        return found
+
     def check(self, run):
         self.check_parts(run, self.parts or self.names)
 
@@ -247,6 +254,14 @@ class Conv2d(Tensors):
 
 
 @dataclass(frozen=True)
+class MeasuredConv2d(Conv2d):
+    """The same, for runs and jobs."""
+
+    target = "checks/inside_torch.py:convolved"
+    through = ""
+
+
+@dataclass(frozen=True)
 class RefusedConv(Refused):
     """``conv2d`` with such a kernel and height."""
 
@@ -374,6 +389,14 @@ class Ulysses(Tensors):
         nbytes = self.heads * self.width * self.n * ITEMSIZE[self.dtype] / p
         exchanges_s = 8 * (p - 1) * (machine.alpha_s + nbytes * machine.beta_s_per_byte)
         return self.num_flops / p / machine.flop_per_s + exchanges_s
+
+
+@dataclass(frozen=True)
+class MeasuredUlysses(Ulysses):
+    """The same, for runs and jobs."""
+
+    target = "checks/inside_torch.py:dealt_out"
+    through = ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,16 @@ from given.attention_torch import backward_block, forward_block
 from ringside.checking import find
 
 
+def ring(group, calls, *rest):
+    """``ring_attention_torch.ring_attention``: see ``called``."""
+    return called(group, "ring_attention_torch:ring_attention", calls, *rest)
+
+
+def zigzag(group, calls, *rest):
+    """``zigzag_torch.zigzag_attention``: see ``called``."""
+    return called(group, "zigzag_torch:zigzag_attention", calls, *rest)
+
+
 def called(group, target, calls, *rest):
     """Call a function of attention, forward and backward.
 

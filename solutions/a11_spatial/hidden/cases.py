@@ -683,7 +683,8 @@ hidden(
         weight=3,
     ),
     group(
-        zigzag.OTHER, zigzag.TWO, *(Orders(*each) for each in ((6, 2), (5, 1), (0, 2, ((), ())), (20, 3)))
+        zigzag.OTHER, zigzag.TWO, Orders(6, 2), Orders(5, 1), Orders(20, 3),
+        Orders(0, 2, ((), ())),
     ),
 )  # fmt: skip
 hidden(zigzag.test_result_on_2_to_5_ranks, *(zigzag.TWO.with_(p=p) for p in (2, 3, 4, 5)))
