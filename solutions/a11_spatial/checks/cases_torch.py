@@ -30,7 +30,7 @@ class Tensors(InParts, Case):
     how: str = field(default="plain", kw_only=True)
     dtype: str = field(default="float64", kw_only=True)
     parts: tuple = field(default=(), kw_only=True)
-    names: ClassVar = {}
+    titles: ClassVar = {}
 
     def cast(self, array):
         """Rounded to the dtype; bfloat16 in float32."""
@@ -52,15 +52,15 @@ class Tensors(InParts, Case):
         return found
 
     def check(self, run):
-        self.check_parts(run, self.parts or self.names)
+        self.check_parts(run, self.parts or self.titles)
 
     def check_parts(self, run, parts):
         """Compare these parts; look at what was changed, and at collectives."""
         assert_ran(run, self)
         for rank, value in enumerate(run.values):
-            for part in self.names:
+            for part in self.titles:
                 if part in parts and self.rights[part] is not None:
-                    what = f"rank {rank}'s {self.names[part]}"
+                    what = f"rank {rank}'s {self.titles[part]}"
                     self._check_near(value[part], self.rights[part][rank], what)
             if value["changed"]:
                 raise self.fail(f"rank {rank} changed an argument or the gradient of the result.")
@@ -125,7 +125,7 @@ class Conv2d(Tensors):
 
     target = "conv_torch:conv2d"
     through = "checks/inside_torch.py:convolved"
-    names: ClassVar = {
+    titles: ClassVar = {
         "y": "result", "dx": "gradient of x", "dw": "gradient of the weight",
         "db": "gradient of the bias",
     }  # fmt: skip
@@ -293,7 +293,7 @@ class Ulysses(Tensors):
 
     target = "ulysses_torch:attention"
     through = "checks/inside_torch.py:dealt_out"
-    names: ClassVar = {
+    titles: ClassVar = {
         "y": "result", "dq": "gradient of q", "dk": "gradient of k", "dv": "gradient of v",
     }  # fmt: skip
     shares = (RESULT, GRADIENTS)
