@@ -44,9 +44,9 @@ def test_another_attention(case, run):
 
 
 @suite.test(
-    10, "values", group(SINGLE, Ulysses(2, dtype="float32")),
-    group(HALF, Ulysses(2, dtype="bfloat16")), group(GAPS, Ulysses(2, batch=2, how="gaps")),
-    group(SUM, Ulysses(2, batch=2, how="sum")), group(TWICE, Ulysses(2, how="together")),
+    10, "values", group(TWICE, Ulysses(2, how="together")),
+    group(SINGLE, Ulysses(2, dtype="float32")), group(HALF, Ulysses(2, dtype="bfloat16")),
+    group(GAPS, Ulysses(2, batch=2, how="gaps")), group(SUM, Ulysses(2, batch=2, how="sum")),
     group(FEW, Ulysses(4, 1), Ulysses(1, 4, heads=2)), checked=False,
 )  # fmt: skip
 def test_other_dtypes_gaps_sums_and_two_calls(case, run):

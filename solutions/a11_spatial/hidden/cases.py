@@ -531,11 +531,11 @@ hidden(
 hidden(ulysses.test_another_attention, *(Ulysses(p, sees="near") for p in (2, 4)))
 hidden(
     ulysses.test_other_dtypes_gaps_sums_and_two_calls,
+    group(ulysses.TWICE, Ulysses(2, how="together")),
     group(ulysses.SINGLE, Ulysses(4, 2, dtype="float32")),
     group(ulysses.HALF, Ulysses(2, dtype="bfloat16")),
     group(ulysses.GAPS, Ulysses(2, batch=2, how="gaps")),
     group(ulysses.SUM, Ulysses(2, batch=2, how="sum")),
-    group(ulysses.TWICE, Ulysses(2, how="together")),
     group(ulysses.FEW, Ulysses(4, 1), Ulysses(1, 5)),
 )
 hidden(ulysses.test_heads_that_cannot_be_shared, Ulysses(2, 2, backward=False), *ulysses.WRONG)
