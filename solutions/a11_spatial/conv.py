@@ -16,15 +16,15 @@ fetch the neighbours' rows of dy, as the forward pass fetches those of x; both a
 filters are on every rank, so their gradient is a sum over ranks: one all-reduce. The all-reduce and
 the messages to neighbours can be under way while the rank computes.
 
-``layers.Conv`` is supplied: the passes over some rows (im2col), k odd, zeros left and right. Above
-the image's first row and below its last one you add ``pad = k // 2`` rows of zeros. ``halo.py``
-isn't needed here: it waits for its messages, and you compute meanwhile.
+``given.layers.Conv`` is supplied: the passes over some rows (im2col), k odd, zeros left and right.
+Above the image's first row and below its last one you add ``pad = k // 2`` rows of zeros.
+``halo.py`` isn't needed here: it waits for its messages, and you compute meanwhile.
 
 Stride 2 is worth 6 of the module's 100 points, and all other tests have stride 1.
 """
 
 import numpy as np
-from layers import Conv
+from given.layers import Conv
 from mpi4py import MPI
 
 
@@ -37,7 +37,7 @@ def forward(comm: MPI.Comm, conv: Conv, x: np.ndarray, first_row: int) -> tuple:
 
     Args:
         comm: any communicator; rank r has the rows that follow those of rank r - 1.
-        conv: a ``layers.Conv``, the same on all ranks; stride 1 or 2.
+        conv: a ``given.layers.Conv``, the same on all ranks; stride 1 or 2.
         x: this rank's rows, shape ``(B, C, h, W)``, h at least ``conv.pad`` and 1. Heights may
             differ from rank to rank.
         first_row: the number of its first row in the whole image; the heights of the ranks before
@@ -162,7 +162,7 @@ def measured_layer(
     """Both passes as the run on a cluster measures them: supplied, nothing to write.
 
     Args:
-        weight, bias: as ``layers.Conv`` takes them.
+        weight, bias: as ``given.layers.Conv`` takes them.
         x, first_row, dy: this rank's, as ``forward`` and ``backward`` take them.
 
     Returns:

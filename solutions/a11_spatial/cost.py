@@ -24,7 +24,7 @@ nothing, such as a ReLU or pooling. Biases are left out.
 **Bytes** are those that *all ranks together* send in one step, an integer, exactly, whether or not
 P divides anything. An all-gather and a reduce-scatter of n elements are rings: a rank sends P - 1
 parts of P. So all ranks together send (P - 1) n elements, and 2 (P - 1) n in an all-reduce.
-``traffic.py`` sends all this, and the network counts it.
+``given/traffic.py`` sends all this, and the network counts it.
 
 **Time** is that of the messages, one after another, on a machine whose messages take alpha + m beta
 (``machine.alpha_s``, ``machine.beta_s_per_byte``). A ring of n bytes takes (P - 1) steps of n / P
@@ -48,14 +48,14 @@ from typing import TYPE_CHECKING
 from ringside import Machine
 
 if TYPE_CHECKING:
-    from conv_sizes import Layer
+    from given.conv_sizes import Layer
 
 
 def data_bytes(layers: list[Layer], batch: int, world_size: int, itemsize: int = 4) -> float:
     """Bytes of all ranks in a step of data parallelism: they don't depend on the batch.
 
     Args:
-        layers: a list of ``conv_sizes.Layer``, the first layer first; one or more.
+        layers: a list of ``given.conv_sizes.Layer``, the first layer first; one or more.
         batch: B images.
         world_size: P ranks.
         itemsize: bytes of an element.

@@ -34,8 +34,9 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
 # and when, and the rest for safety and speed in virtual time. All that the hidden suite asks
-# stands in the module's docstring and in `docs/contract.md`, and the public tests in
-# `test_public.py` ask for the same kinds of things.
+# stands in the module's docstring and in `docs/contract.md`. The tests lie in `checks/`, where you
+# can read them; the hidden suite asks the same of other cases. In `given/` is what your modules
+# may import.
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -113,14 +114,14 @@ guess(
 )
 
 # %%
-from halo_cases import grid_case, halo_case
+from checks.cases import Exchange, ExchangeGrid
 
 sizes, side = [2, 4, 6, 8, 12], 240  # ranks along one side of the grid
 strips, grids = [], []
-rng = np.random.default_rng(0)
 for n in sizes:
-    strip = halo_case((side,) * 3, 1, (1, 1, side), rng)  # height doesn't matter
-    grid = grid_case((side // n,) * min(n, 3), (side // n,) * min(n, 3), 1, (1, 1), rng)
+    strip = Exchange(3, (side,), 1, (1, 1, side))  # height doesn't matter
+    some, part = min(n, 3), (side // n,)
+    grid = ExchangeGrid(some**2, part * some, 1, (1, 1), part)
     strips.append(max(sum(own.values()) for own in strip.neighbours()))
     grids.append(max(sum(own.values()) for own in grid.neighbours()))
 fig, axes = plt.subplots(figsize=(6.5, 3.5))
@@ -155,7 +156,7 @@ guess(
 )
 
 # %%
-from layers import random_conv
+from given.layers import random_conv
 
 rng = np.random.default_rng(5)
 convs = [random_conv(c, o, 3, rng) for c, o in ((1, 4), (4, 4), (4, 1))]
@@ -193,9 +194,9 @@ reveal("a11/seam", np.sum((rows >= 12) & (rows < 18)))
 # *Your answer:*
 
 # %% [markdown]
-# Now the right way. Rows that need no halo can be computed while it is under way. The supplied
-# `layers.Conv` computes some rows of a convolution, forward and backward. Its name for a pass holds
-# the numbers of its output rows, which is how the tests know what you compute first.
+# Now the right way. Rows that need no halo can be computed while it is under way. `Conv` of
+# `given/layers.py` computes some rows of a convolution, forward and backward. Its name for a pass
+# holds the numbers of its output rows, which is how the tests know what you compute first.
 #
 # A rank has 10 rows, each of which takes 0.1 ms. The halo of one row takes 0.6 ms to arrive.
 
@@ -221,14 +222,12 @@ guess(
 # {{check conv}}
 
 # %%
-from conv_cases import conv_case, rows_s
+from checks.cases import Both, Forward
 
-case = conv_case((10,) * 4, np.random.default_rng(1), shape=(1, 2, 2, 6))
-slow = textbook.with_(flop_per_s=1e12 * rows_s(case, textbook, 1) / 1e-4, alpha_s=6e-4)
-given = case.arguments_of_ranks()
-run = ringside.run(
-    "callers.py:conv_forward", 4, [each[:-1] for each in given], machine=slow
-).raise_for_error()
+case = Forward(4, (10,), shape=(1, 2, 2, 6))
+slow = textbook.with_(flop_per_s=1e12 * case.rows_s(1) / 1e-4, alpha_s=6e-4)
+given = [case.inputs(rank) for rank in range(4)]
+run = ringside.run("checks/inside.py:forward_pass", 4, given, machine=slow).raise_for_error()
 reveal("a11/hidden", 1e3 * run.makespan_s)
 run.timeline
 
@@ -245,7 +244,9 @@ run.timeline
 
 # %%
 faster = slow.with_(alpha_s=1e-4)
-run = ringside.run("callers.py:conv_both", 4, given, machine=faster).raise_for_error()
+case = Both(4, (10,), shape=(1, 2, 2, 6))
+given = [case.inputs(rank) for rank in range(4)]
+run = ringside.run("checks/inside.py:both_passes", 4, given, machine=faster).raise_for_error()
 print(f"{1e3 * run.makespan_s:.2f} ms; computing alone takes 3.0 ms")
 assert run.makespan_s < 3.3e-3
 run.timeline
@@ -288,14 +289,14 @@ guess(
 # {{check conv_torch}}
 
 # %%
-from cases_torch import conv_torch_case
+from checks.cases_torch import Conv2d
 
 
 def convolved(**options):
     """Your convolution on 8 ranks, forward and backward; bytes of halos and of the sum."""
-    case = conv_torch_case([4] * 8, np.random.default_rng(0), bias=False, **options)
-    given = case.arguments_of_ranks()
-    run = ringside.run("callers_torch.py:conv_torch_called", 8, given).raise_for_error()
+    case = Conv2d(8, bias=False, **options)
+    given = [case.inputs(rank) for rank in range(8)]
+    run = ringside.run("checks/inside_torch.py:convolved", 8, given).raise_for_error()
     return run.sent_bytes()[1], sum(2 * each.nbytes * 7 / 8 for each in run.collectives)
 
 
@@ -316,8 +317,8 @@ reveal("a11/conv-halo", halo / summed)
 # ## 4. Which way is the shortest
 #
 # A convolution can be cut in three ways: by samples (data), by filters, and by rows (domain).
-# `cost.py` says what each sends, and how long that takes. `traffic.py` is supplied: it sends all
-# the messages of a training step, so you can compare your formulas with what the network counts.
+# `cost.py` says what each sends, and how long that takes. `given/traffic.py` sends all the messages
+# of a training step, so you can compare your formulas with what the network counts.
 #
 # Take a network of three layers with 3 x 3 filters and 64 x 64 images. Between layers pooling
 # halves the images, and the channels double. The batch is 32, and there are 8 ranks.
@@ -338,7 +339,7 @@ guess(
 # %%
 from importlib import import_module, invalidate_caches, reload
 
-from conv_sizes import halving
+from given.conv_sizes import halving
 
 invalidate_caches()
 cost = reload(import_module("cost"))
@@ -413,8 +414,8 @@ guess(
 )
 
 # %% [markdown]
-# The module is `ring_attention.py`. `ring_blocks.py` is supplied: it computes the scores of one
-# block, and virtual time passes for it.
+# The module is `ring_attention.py`. `given/ring_blocks.py` computes the scores of one block, and
+# virtual time passes for it.
 #
 # **Think** before you write. You have seen one block, with a maximum m, a sum l and an output o.
 # The next block contains a score that is larger than m by 3. By which number do you multiply l
@@ -431,13 +432,13 @@ guess(
 # so the cell scales it up.
 
 # %%
-from cases import ring_attention_case
+from checks.cases_ring import Attention
 
 
 def attended(n, machine="textbook", **options):
     """Your attention on 8 ranks with n positions each."""
-    case = ring_attention_case([n] * 8, np.random.default_rng(0), heads=1, **options)
-    given = case.arguments_of_ranks()
+    case = Attention(8, (n,), heads=1, **options)
+    given = [case.inputs(rank) for rank in range(8)]
     return ringside.run("ring_attention.py:attention", 8, given, machine=machine).raise_for_error()
 
 
@@ -534,8 +535,8 @@ assert np.isclose(joined, block_of(slice(4))[0])
 # In the backward pass the scores are computed again, from the keys, which therefore go round once
 # more. The gradient of a rank's keys has a summand from every rank. The sum travels behind the
 # keys: each rank adds its summand and passes it on.
-# The blocks are supplied in `attention_torch.py`, and the messages of a step in
-# `ring_messages_torch.py`. You write the ring, the joining and the sums of gradients.
+# The blocks are supplied in `given/attention_torch.py`, and the messages of a step in
+# `given/ring_messages_torch.py`. You write the ring, the joining and the sums of gradients.
 
 # %% tags=["predict"]
 guess(
@@ -554,12 +555,13 @@ guess(
 # **Run.** Four ranks with 16 positions each, first the forward pass alone, then both.
 
 # %%
-lengths = [16] * 4
+from checks.cases_ring_torch import RingAttention
+
 sent = {}
 for how in ("forward", "plain"):
-    ring_run = ringside.run(
-        "ring_callers_torch.py:try_ring", 4, (lengths, 2, 2, 8, 1, False, "float64", how)
-    )
+    case = RingAttention(4, (16,), width=8, batch=1, how=how)
+    given = [case.inputs(rank) for rank in range(4)]
+    ring_run = ringside.run("checks/inside_ring_torch.py:ring", 4, given)
     sent[how] = max(ring_run.sent_bytes())
 print(f"forward {sent['forward']} bytes, forward and backward {sent['plain']} bytes")
 reveal("a11/ring-backward", (sent["plain"] - sent["forward"]) / sent["forward"])
@@ -596,13 +598,12 @@ guess(
 LONG = (102_400, 8, 8, 128)  # positions, heads, heads of keys, width
 zaratan = ringside.Machine.load("zaratan")
 ring_target = "ring_attention_torch:ring_attention"
+long, alone = (f"checks/inside_ring_torch.py:{name}" for name in ("long_sequence", "blocks_alone"))
 for p in (8, 64):
-    traced = ringside.trace_torch(
-        "ring_callers_torch.py:long_sequence", p, (ring_target, *LONG),
-        grid={"rank": p}, alike=("rank",),
-    )  # fmt: skip
-    alone = ringside.trace_torch("ring_callers_torch.py:blocks_alone", 1, (ring_target, p, *LONG))
-    took_s, blocks_s = (ringside.replay(each.trace, zaratan).makespan_s for each in (traced, alone))
+    traced = ringside.trace_torch(long, p, (ring_target, *LONG), grid={"rank": p}, alike=("rank",))
+    blocks = ringside.trace_torch(alone, 1, (ring_target, p, *LONG))
+    pair = traced.trace, blocks.trace
+    took_s, blocks_s = (ringside.replay(each, zaratan).makespan_s for each in pair)
     print(f"{p:2} GPUs: {took_s * 1e3:6.0f} ms, of which blocks {blocks_s / took_s:.0%}")
 reveal("a11/ring-exposed", 100 * took_s / blocks_s)
 hides_from = 4 * zaratan.beta_s_per_byte * zaratan.flop_per_s / 2
@@ -633,7 +634,7 @@ guess(
 # %%
 from ringside.trace import Kind
 
-causal = ringside.trace_torch("ring_callers_torch.py:long_sequence", 8, (ring_target, *LONG, True))
+causal = ringside.trace_torch(long, 8, (ring_target, *LONG, True))
 busy = [sum(op.detail[0] for op in ops if op.kind == Kind.COMPUTE) for ops in causal.trace.ops]
 reveal("a11/causal-share", 100 * np.mean(busy) / max(busy))
 print("share of the last rank's work:", *(f"{each / max(busy):.0%}" for each in busy))
@@ -665,7 +666,7 @@ kinds = {
 }
 counts, times_ms = [2, 4, 8], {}
 for name, given in kinds.items():
-    traces = [ringside.trace_torch("ring_callers_torch.py:long_sequence", p, given) for p in counts]
+    traces = [ringside.trace_torch(long, p, given) for p in counts]
     times_ms[name] = [ringside.replay(t.trace, zaratan).makespan_s * 1e3 for t in traces]
 reveal("a11/zigzag-gain", times_ms["causal, contiguous"][-1] / times_ms["causal, zigzag"][-1])
 fig, axes = plt.subplots(figsize=(6.5, 3.5), layout="constrained")
@@ -718,14 +719,14 @@ guess(
 # {{check ulysses_torch}}
 
 # %%
-from cases_torch import ulysses_torch_case
+from checks.cases_torch import Ulysses
 
 
 def dealt_out(p):
     """Elements that a rank sends in your forward pass, over N d."""
-    case = ulysses_torch_case(p, 4, np.random.default_rng(0), heads=16, backward=False)
-    given = case.arguments_of_ranks()
-    run = ringside.run("callers_torch.py:ulysses_torch_called", p, given).raise_for_error()
+    case = Ulysses(p, 4, heads=16, backward=False)
+    given = [case.inputs(rank) for rank in range(p)]
+    run = ringside.run("checks/inside_torch.py:dealt_out", p, given).raise_for_error()
     sent = sum(each.nbytes * (p - 1) / p / p for each in run.collectives)  # of one rank
     return (sent + max(run.sent_bytes())) / 8 / (4 * p * 16 * 3)
 

@@ -25,8 +25,8 @@ Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for nea
 """
 
 import numpy as np
+from given.ring_blocks import block_scores
 from mpi4py import MPI
-from ring_blocks import block_scores
 
 
 def attention(
@@ -61,8 +61,9 @@ def attention(
     - Values: those of the softmax over the whole sequence on one rank, to 1e-12 in float64 (1e-5
       in float32) of the largest. Scores may be several thousands, positive or negative: exp of
       them is infinite, or 0, in any floating-point type.
-    - Work: each block goes through ``ring_blocks.block_scores``, once: all of this rank's queries
-      against all keys of one rank. A block that the causal mask hides altogether may be left out.
+    - Work: each block goes through ``given.ring_blocks.block_scores``, once: all of this rank's
+      queries against all keys of one rank. A block that the causal mask hides altogether may be
+      left out.
     - Messages: only with the previous and the next rank of the ring, which may go the other way
       round than drawn. No library collectives.
     - Bytes: a rank sends and receives at most the keys and values of all parts but the shortest:

@@ -7,32 +7,32 @@
               out0         out1         out2          each row joined from three blocks
 
 A softmax over all keys is joined from softmaxes over some. Let ``out`` and ``lse`` belong to the
-keys seen so far, and ``o`` and ``l`` to a further block (``attention_torch.forward_block``)::
+keys seen so far, and ``o`` and ``l`` to a further block (``forward_block``)::
 
     new = log(exp(lse) + exp(l))          out = exp(lse - new) out + exp(l - new) o
 
 Write ``torch.logaddexp(lse, l)`` for ``new``: the exponentials themselves may overflow.
 
 In the backward pass keys and values go round once more. The sum of their gradients travels behind
-them: each rank adds its summand (``attention_torch.backward_block``) and passes the sum on. After P
+them: each rank adds its summand (``backward_block``) and passes the sum on. After P
 steps it is at home.
 
 Rules:
 
 - ``group`` is a process group of P >= 1 ranks in any order. Only point-to-point calls on it may be
   used, with the two neighbours in the ring: the places before and after its own, cyclically.
-- Each block is computed by a function of ``attention_torch.py``, inside a
+- Each block is computed by a function of ``given/attention_torch.py``, inside a
   ``torch.autograd.Function``: both its passes are yours.
 - Tensors are float64 or float32, travel as what they are, and may have gaps. The gradient that
   autograd hands over isn't changed either.
-- The file runs unchanged under ``torchrun``, with gloo or NCCL. ``ring_messages_torch.py`` starts
-  the messages of a step, and you wait for them after the block. You may send your own.
+- The file runs unchanged under ``torchrun``, with gloo or NCCL. ``given/ring_messages_torch.py``
+  starts the messages of a step, and you wait for them after the block. You may send your own.
 """
 
 import torch
 import torch.distributed as dist
-from attention_torch import backward_block, forward_block
-from ring_messages_torch import start_to_pass_on, wait_for
+from given.attention_torch import backward_block, forward_block
+from given.ring_messages_torch import start_to_pass_on, wait_for
 
 
 def ring_attention(

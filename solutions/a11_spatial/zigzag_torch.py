@@ -22,8 +22,8 @@ Rules: those of ``ring_attention_torch.py``. The ring is the same; start from yo
 
 import torch
 import torch.distributed as dist
-from attention_torch import backward_block, forward_block
-from ring_messages_torch import start_to_pass_on, wait_for
+from given.attention_torch import backward_block, forward_block
+from given.ring_messages_torch import start_to_pass_on, wait_for
 
 
 def split(x: torch.Tensor, world_size: int) -> list[torch.Tensor]:

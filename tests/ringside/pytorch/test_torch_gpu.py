@@ -44,10 +44,10 @@ MODULES = {
         "a10_pipedream/checks/inside_torch.py:trained",
         "--batch-sizes 2,3,1",
     ),
-    "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", "--kernel 5"),
-    "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", "--kv-heads 2"),
-    "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", "--causal True"),
-    "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", "--heads 4"),
+    "conv_torch": ("a11_spatial/checks/inside_torch.py:convolved", "--kernel 5"),
+    "ulysses_torch": ("a11_spatial/checks/inside_torch.py:dealt_out", "--kv-heads 2"),
+    "ring_attention_torch": ("a11_spatial/checks/inside_ring_torch.py:ring", "--causal True"),
+    "zigzag_torch": ("a11_spatial/checks/inside_ring_torch.py:zigzag", "--heads 4"),
     "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", "--layers [1]"),
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", "--tokens 3"),
     "moe_torch": ("a14_experts/checks/inside_torch.py:layer", "--d 5"),
@@ -61,6 +61,7 @@ NOT_COMPARED = {
     "ulysses_torch",
     "ring_attention_torch",
     "zigzag_torch",
+    "stash_torch",
     "train3d_torch",
 }
 

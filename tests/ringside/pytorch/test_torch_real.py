@@ -50,10 +50,10 @@ REFERENCES = {
         4,
         "--batch-sizes 2,3,1",
     ),
-    "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", 6, "--kernel 5"),
-    "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", 3, "--kv-heads 2"),
-    "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", 4, "--causal True"),
-    "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", 4, "--heads 4"),
+    "conv_torch": ("a11_spatial/checks/inside_torch.py:convolved", 6, "--kernel 5"),
+    "ulysses_torch": ("a11_spatial/checks/inside_torch.py:dealt_out", 3, "--kv-heads 2"),
+    "ring_attention_torch": ("a11_spatial/checks/inside_ring_torch.py:ring", 4, "--causal True"),
+    "zigzag_torch": ("a11_spatial/checks/inside_ring_torch.py:zigzag", 4, "--heads 4"),
     "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", 4, "--steps 2"),
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", 16, "--tokens 3"),
     "moe_torch": ("a14_experts/checks/inside_torch.py:layer", 4, "--d 5"),
@@ -67,6 +67,7 @@ NOT_COMPARED = {
     "ulysses_torch",
     "ring_attention_torch",
     "zigzag_torch",
+    "stash_torch",
     "train3d_torch",
 }
 
