@@ -24,7 +24,7 @@ the documentation of torch's DTensor.
 from math import prod
 
 import numpy as np
-from einsum_graph import AllReduce, Graph, along
+from given.einsum_graph import AllReduce, Graph, along
 from mpi4py import MPI
 
 

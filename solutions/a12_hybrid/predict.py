@@ -23,7 +23,7 @@ Sources: Narayanan et al., Megatron-LM, SC 2021, sections 3 and 5; Rajbhandari e
 
 import math
 
-from predict_parts import forward_flops, message_s, ring_s
+from given.predict_parts import forward_flops, message_s, ring_s
 
 from ringside import Machine
 from ringside.scale.hybrid_cost import Config

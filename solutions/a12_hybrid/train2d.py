@@ -44,7 +44,7 @@ training neural networks, SPAA 2018. Corrected: dx_i is reduce-scattered, and ha
 
 import numpy as np
 from mpi4py import MPI
-from train2d_layers import (
+from given.train2d_layers import (
     cross_entropy,
     matmul,
     pack,

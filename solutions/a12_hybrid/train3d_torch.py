@@ -21,7 +21,7 @@ NumPy.
 import numpy as np
 import torch
 import torch.distributed as dist
-from gpt_torch import (
+from given.gpt_torch import (
     Axis,
     Batch,
     Grid,

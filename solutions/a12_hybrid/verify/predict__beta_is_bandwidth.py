@@ -3,7 +3,7 @@
 
 import math
 
-from predict_parts import forward_flops
+from given.predict_parts import forward_flops
 
 from ringside.scale.hybrid_cost import axis_link
 
