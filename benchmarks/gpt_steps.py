@@ -145,7 +145,9 @@ def tables(rows):
 
 
 def main() -> None:
-    head = '"""Training steps of a small GPT, replayed: made by "python benchmarks/gpt_steps.py"."""'
+    head = (
+        '"""Training steps of a small GPT, replayed: made by "python benchmarks/gpt_steps.py"."""'
+    )
     for name, rows in (("checks/replays.py", SHIPPED), ("hidden/replays.py", HELD)):
         text = f'{head}\n\nMACHINE = "{MACHINE}"\n{tables(rows)}'
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -43,7 +43,6 @@ training neural networks, SPAA 2018. Corrected: dx_i is reduce-scattered, and ha
 """
 
 import numpy as np
-from mpi4py import MPI
 from given.train2d_layers import (
     cross_entropy,
     matmul,
@@ -55,6 +54,7 @@ from given.train2d_layers import (
     sgd,
     unpack,
 )
+from mpi4py import MPI
 
 
 def communicators(comm: MPI.Comm, num_rows: int, num_columns: int) -> tuple[MPI.Comm, MPI.Comm]:

@@ -44,6 +44,9 @@ def miniature(machine, bytes_each=4000, flops_each=1_000_000):
     )
 
 
+MINIATURES = {"miniature": miniature(Machine.load("zaratan"))}
+
+
 @dataclass(frozen=True)
 class Train(Case):
     """Steps of training on a grid.
@@ -55,7 +58,7 @@ class Train(Case):
     """
 
     target = "train2d:train"
-    machines = {"miniature": miniature(Machine.load("zaratan"))}
+    machines = MINIATURES
     rows: int = 0
     widths: tuple = (6, 60, 60, 4)
     samples: tuple = (2,)

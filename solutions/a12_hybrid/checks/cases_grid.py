@@ -118,7 +118,9 @@ class Place(Formula):
     def check_value(self, value):
         if not isinstance(value, list | tuple) or sorted(map(str, value)) != sorted(self.sizes):
             raise Verdict(f"{self} is {brief(value)}; it must name each axis once.")
-        strides = {axis: math.prod(self.sizes[a] for a in value[:k]) for k, axis in enumerate(value)}
+        strides = {
+            axis: math.prod(self.sizes[a] for a in value[:k]) for k, axis in enumerate(value)
+        }
 
         def steps(axes):
             """How far ranks are apart that differ along these axes."""

@@ -12,19 +12,14 @@ BOTH = {"batch": "rows", "hidden": "columns"}
 ALL, GRID = {"all": 4}, {"rows": 2, "columns": 3}
 
 
-def laid(default):
-    """A field with a layout or a mesh."""
-    return field(default_factory=lambda: dict(default))
-
-
 @dataclass(frozen=True)
 class LocalShape(Formula):
     """A rank's part of a tensor with some dimensions of ``MLP``."""
 
     target = "layout:local_shape"
     dims: tuple = ("batch", "hidden")
-    layout: dict = laid(BOTH)
-    mesh: dict = laid(GRID)
+    layout: dict = field(default_factory=lambda: dict(BOTH))
+    mesh: dict = field(default_factory=lambda: dict(GRID))
 
     def arguments(self):
         return self.dims, dict(MLP_SIZES), dict(self.layout), dict(self.mesh)
@@ -40,8 +35,8 @@ class Pass(Formula):
 
     caller = "checks/inside.py:layout_calls"
     graph: str = "MLP"
-    layout: dict = laid({"batch": "all"})
-    mesh: dict = laid(ALL)
+    layout: dict = field(default_factory=lambda: {"batch": "all"})
+    mesh: dict = field(default_factory=lambda: dict(ALL))
 
     def __str__(self):
         return f"{self.function} of {self.graph}, {self.layout}, {self.mesh}"
@@ -83,8 +78,8 @@ class Execute(Case):
     through = "checks/inside.py:executed"
     p: int = 4
     graph: str = "MLP"
-    layout: dict = laid({"hidden": "all"})
-    mesh: dict = laid(ALL)
+    layout: dict = field(default_factory=lambda: {"hidden": "all"})
+    mesh: dict = field(default_factory=lambda: dict(ALL))
     dtype: str = "float64"
     sends: int = -1
     machine: str = field(default="buffered", kw_only=True)
@@ -121,7 +116,9 @@ class Execute(Case):
         for rank, value in enumerate(run.values):
             if not isinstance(value, dict) or sorted(value) != made:
                 names = sorted(value) if isinstance(value, dict) else brief(value)
-                raise self.fail(f"rank {rank}: the result must map {made} to arrays; it has {names}.")
+                raise self.fail(
+                    f"rank {rank}: the result must map {made} to arrays; it has {names}."
+                )
             for name in made:
                 right, scale = (self.part(name, each[name], rank) for each in (whole, scales))
                 assert_array(value[name], right, scale, self, f"{name} on rank {rank}")

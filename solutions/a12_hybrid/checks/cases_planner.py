@@ -66,9 +66,7 @@ class Plan(Formula):
         if error:
             self._check_refusal(message, error)
         elif self.raises:
-            raise Verdict(
-                f"{self} returned a Config; nothing fits, so it must raise ValueError."
-            )
+            raise Verdict(f"{self} returned a Config; nothing fits, so it must raise ValueError.")
         else:
             self.planned(fields)
 

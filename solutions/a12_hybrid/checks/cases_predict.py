@@ -220,9 +220,10 @@ def published_parameters():
     rows = [row for row in megatron("scaling") if row["parameters"] >= 7.5]
     return [
         NumParameters(
-            (row["layers"], row["hidden"], 32, 512, 51200, 2048), gives=1e9 * row["parameters"],
+            (row["layers"], row["hidden"], 32, 512, 51200, 2048),
+            gives=1e9 * row["parameters"],
             source="published",
-        )  # fmt: skip
+        )
         for row in rows
     ]
 
@@ -231,9 +232,13 @@ def published_days():
     """Megatron-LM's table 2."""
     return [
         TrainingDays(
-            1e9 * row["parameters"], 300e9, row["gpus"], 1e12 * row["tflops"], gives=row["days"],
+            1e9 * row["parameters"],
+            300e9,
+            row["gpus"],
+            1e12 * row["tflops"],
+            gives=row["days"],
             source="published",
-        )  # fmt: skip
+        )
         for row in megatron("days")
     ]
 
@@ -248,9 +253,12 @@ def replayed(replays):
     """The steps whose time a file of replays has."""
     return [
         StepS(
-            *_mixture(row), element_bytes=4, gives=row[11], source="replayed",
+            *_mixture(row),
+            element_bytes=4,
+            gives=row[11],
+            source="replayed",
             machine=f"{replays.MACHINE},flop_per_s={row[10]}",
-        )  # fmt: skip
+        )
         for row in replays.TIMES
     ]
 

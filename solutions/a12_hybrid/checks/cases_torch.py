@@ -156,9 +156,7 @@ class MakeGrid(OnGrid):
                 if row != right:
                     raise self.fail(f"rank {rank}'s {name} group is {row}; it must be {right}.")
                 if right is not None and place != right.index(rank):
-                    raise self.fail(
-                        f"rank {rank} is at place {place} of its {name} group {right}."
-                    )
+                    raise self.fail(f"rank {rank} is at place {place} of its {name} group {right}.")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def test_layout_shapes(case, run):
 
 
 @suite.test(
-    5, "values", LocalShape(layout={"batch": "all", "hidden": "all"}, mesh=ALL, raises="ValueError"),
+    5, "values",
+    LocalShape(layout={"batch": "all", "hidden": "all"}, mesh=ALL, raises="ValueError"),
     LocalShape(layout={"batch": "columns"}, raises="ValueError"),
     LocalShape(layout={"batch": "depth"}, raises="ValueError"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from ringside.scale.hybrid_cost import axis_link
 
 
 def coordinates(sizes, order):
-    """Per axis one digit for each rank: whole blocks of a digit, as long as a step along the axis."""
+    """Per axis one digit for each rank, in blocks as long as a step along the axis."""
     columns, step, count = {}, 1, math.prod(sizes.values())
     for axis in order:
         block = "".join(str(digit) * step for digit in range(sizes[axis]))
