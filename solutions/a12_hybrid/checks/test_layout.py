@@ -98,7 +98,7 @@ def test_layout_placements(case, run):
     """The collective between two placements."""
 
 
-@suite.test(8, "values", Execute(layout={"batch": "all"}, sends=0), Execute(sends=6144))
+@suite.test(8, "values", Execute(layout={"batch": "all"}, sends=0), Execute(sends=1536))
 def test_layout_runs_on_one_axis(case, run):
     counted(case, run)
 
