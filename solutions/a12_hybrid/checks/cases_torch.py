@@ -1,16 +1,13 @@
-"""The calls of train3d_torch.py that the tests make, and what must come of them: without torch.
-
-``serial_torch.py`` computes what is right; it is imported where a run is compared.
-"""
+"""The calls of train3d_torch.py that the tests make, and what must come of them: without torch."""
 
 import functools
 from dataclasses import dataclass, field
-from importlib import import_module
 
 import numpy as np
 from given import gpt
 from given.gpt import Config, names_of, part_of, shapes_of
 
+from checks.one_process import Model
 from ringside.checking import announced, assert_ran, award
 from ringside.checking.cases import Case, brief
 from ringside.checking.ring_bytes import bytes_of
@@ -182,9 +179,11 @@ class RunLayer(OnGrid):
 
     def check(self, run):
         assert_ran(run, self)
-        y, gradients = import_module("checks.serial_torch").layer(self, *self.samples)
+        model, (x, dy) = Model(self, self.whole_layer), self.samples
+        y, backward = model.layer(0, 0, x)
+        dx = backward(dy)
         for rank, value in enumerate(run.values):
-            right = {"x": gradients["x"], **self.parts(gradients, rank)}
+            right = {"x": dx, **self.parts(model.gradients, rank)}
             self.check_arrays({"the output": value["y"]}, {"the output": y}, f"rank {rank}")
             self.check_arrays(value["gradients"], right, f"rank {rank}'s gradients")
 
@@ -257,8 +256,9 @@ class Step(OnGrid):
 
     def check(self, run):
         assert_ran(run, self)
-        losses, params = import_module("checks.serial_torch").training(self)
-        words = params.pop("words")
+        model, velocity = Model(self, self.whole), {}
+        losses = [model.step(*batch, velocity) for batch in self.batches]
+        params = {name: each for name, each in model.params.items() if name != "words"}
         for rank, value in enumerate(run.values):
             pp, dp, tp = self.place(rank)
             after = f"after {self.steps} step{'s' * (self.steps > 1)}"
@@ -268,7 +268,7 @@ class Step(OnGrid):
             if self.loss:
                 self._check_losses(value, losses, who)
             if self.words:
-                self.check_arrays(values, self.parts({"words": words}, rank), who)
+                self.check_arrays(values, self.parts({"words": model.params["words"]}, rank), who)
 
     def _check_losses(self, value, losses, who):
         """Those of the whole batch, as tensors without axes."""

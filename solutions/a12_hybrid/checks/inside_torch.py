@@ -36,7 +36,7 @@ def trained(group, spec, dp, tp, parts, batches, sizes, actions, rates):
     def there(array):
         return torch.as_tensor(array, device=device)
 
-    stage = Stage(config, grid, {name: there(each) for name, each in parts.items()})
+    stage = Stage(config, grid, {name: there(each).clone() for name, each in parts.items()})
     optimizer = _optimizer(stage, rates)
     actions = [tuple(action) for action in actions]
     losses = []

@@ -45,7 +45,7 @@ MODULES = {
     "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", "--kv-heads 2"),
     "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", "--causal True"),
     "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", "--heads 4"),
-    "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", "--layers [1]"),
+    "train3d_torch": ("a12_hybrid/checks/inside_torch.py:trained", ""),
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", "--tokens 3"),
     "moe_torch": ("a14_experts/checks/inside_torch.py:layer", "--d 5"),
 }
@@ -58,7 +58,6 @@ NOT_COMPARED = {
     "ulysses_torch",
     "ring_attention_torch",
     "zigzag_torch",
-    "train3d_torch",
 }
 
 SCRIPT = """
