@@ -132,6 +132,10 @@ class Train(Case):
         part = part_of_params(params, self.grid[0], self.row_and_column(rank)[0])
         return cast(part, self.dtype)
 
+    def right(self):
+        params, losses = self.serial()
+        return [(self.own_part(params, rank), losses) for rank in range(self.p)]
+
     def check(self, run):
         assert_ran(run, self)
         params, losses = self.serial()

@@ -254,11 +254,15 @@ class Step(OnGrid):
             self.actions(pp), self.rates,
         )  # fmt: skip
 
+    def serial(self):
+        """Losses of the steps, and the whole parameters after them."""
+        model, velocity = Model(self, self.whole), {}
+        return [model.step(*batch, velocity) for batch in self.batches], model.params
+
     def check(self, run):
         assert_ran(run, self)
-        model, velocity = Model(self, self.whole), {}
-        losses = [model.step(*batch, velocity) for batch in self.batches]
-        params = {name: each for name, each in model.params.items() if name != "words"}
+        losses, params = self.serial()
+        words = {"words": params.pop("words")}
         for rank, value in enumerate(run.values):
             pp, dp, tp = self.place(rank)
             after = f"after {self.steps} step{'s' * (self.steps > 1)}"
@@ -268,7 +272,7 @@ class Step(OnGrid):
             if self.loss:
                 self._check_losses(value, losses, who)
             if self.words:
-                self.check_arrays(values, self.parts({"words": model.params["words"]}, rank), who)
+                self.check_arrays(values, self.parts(words, rank), who)
 
     def _check_losses(self, value, losses, who):
         """Those of the whole batch, as tensors without axes."""
@@ -295,6 +299,11 @@ class Training(Step):
     loss: bool = True
     announced: bool = field(default=False, kw_only=True)
     machine: str = field(default="textbook", kw_only=True)
+
+    def right(self):
+        losses, params = self.serial()
+        losses = [np.array(loss) for loss in losses]
+        return [{"losses": losses, "params": self.parts(params, r)} for r in range(self.p)]
 
 
 # -- what the network saw --------------------------------------------------------------------------
