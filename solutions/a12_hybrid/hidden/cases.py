@@ -181,11 +181,7 @@ hidden(
         )
     ),
 )
-hidden(
-    grid.test_real_mpi,
-    Summed(),
-    Summed(order=("data", "tensor"), groups=((0, 2), (1, 3))),
-)
+hidden(grid.test_real_mpi, Summed(), Summed(order=("data", "tensor"), groups=((0, 2), (1, 3))))
 
 # -- train2d ---------------------------------------------------------------------------------------
 
@@ -198,10 +194,7 @@ hidden(
     Train(12, 4, (5, 64, 64, 4), steps=3),
 )
 hidden(train2d.test_one_row_is_data_parallelism, Train(2, 1), Train(5, 1))
-hidden(
-    train2d.test_one_column_is_tensor_parallelism,
-    *(Train(p, p, samples=(3,)) for p in (2, 4)),
-)
+hidden(train2d.test_one_column_is_tensor_parallelism, *(Train(p, p, samples=(3,)) for p in (2, 4)))
 hidden(
     train2d.test_uneven_batches,
     *(Train(6, 2, samples=samples) for samples in ((3, 2, 2), (5, 1, 4), (0, 3, 1))),
@@ -324,17 +317,11 @@ hidden(
 hidden(
     train3d.test_bytes_by_axis_of_all_together,
     group(train3d.TWO, Step(6, (1, 1, 1), 2, sizes=(1, 1, 1))),
-    group(
-        train3d.ALL,
-        Step(8, (1, 1), 2, 2, (2, 2)),
-        Step(18, (1, 1, 1), 3, 2, (1, 1)),
-    ),
+    group(train3d.ALL, Step(8, (1, 1), 2, 2, (2, 2)), Step(18, (1, 1, 1), 3, 2, (1, 1))),
 )
 hidden(train3d.test_given_group_is_used, Step(3, dp=3))
 hidden(
-    train3d.test_passes_follow_the_actions,
-    stages(1, 2, 1),
-    stages(1, 1).with_(schedule="gpipe"),
+    train3d.test_passes_follow_the_actions, stages(1, 2, 1), stages(1, 1).with_(schedule="gpipe")
 )
 hidden(train3d.test_any_order_and_everything_waited_for, stages(1, 1, 1))
 hidden(train3d.test_time_on_64_ranks, Step(4, (1, 1), 2, gpus=64))
