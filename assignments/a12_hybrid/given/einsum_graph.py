@@ -131,3 +131,26 @@ ATTENTION = Graph(
     ("x", "z"),
 )  # fmt: skip
 ATTENTION_SIZES = {"batch": 4, "query": 6, "key": 8, "wide": 4, "head": 4, "depth": 2}
+
+# A product of three tensors; the same in two steps, with a third one; a product with no dimension
+# in common. The tests lay out these, too.
+THREE = Graph(
+    {"a": ("n", "i"), "b": ("i", "j"), "c": ("j", "k"), "u": ("n", "k")},
+    (Step("u", ("a", "b", "c")),),
+)
+LONGER = Graph(
+    {**THREE.tensors, "v": ("n", "k"), "s": ("n", "m"), "d": ("k", "m")},
+    (*THREE.steps, Step("v", ("a", "b", "c")), Step("s", ("v", "d"))),
+    ("a",),
+)
+APART = Graph({"a": ("i",), "b": ("j",), "s": ()}, (Step("s", ("a", "b")),))
+LETTERS = {"n": 6, "i": 4, "j": 12, "k": 6, "m": 4}
+
+GRAPHS = {
+    "MLP": (MLP, MLP_SIZES),
+    "WIDE_MLP": (MLP, {"batch": 20, "wide": 4, "hidden": 40, "out": 4}),
+    "ATTENTION": (ATTENTION, ATTENTION_SIZES),
+    "THREE": (THREE, LETTERS),
+    "LONGER": (LONGER, LETTERS),
+    "APART": (APART, {"i": 4, "j": 4}),
+}
