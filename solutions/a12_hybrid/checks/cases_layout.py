@@ -106,7 +106,7 @@ class Execute(Case):
 
     def inputs(self, rank):
         whole = self.whole()
-        parts = {name: self.part(name, whole[name], rank) for name in GRAPHS[self.graph][0].given()}
+        parts = [self.part(name, whole[name], rank) for name in GRAPHS[self.graph][0].given()]
         return self.graph, dict(self.layout), dict(self.mesh), parts
 
     def check(self, run):

@@ -127,5 +127,7 @@ def layout_calls(comm, target, calls):
 
 
 def executed(comm, name, layout, mesh, parts):
-    """``layout.execute`` of a graph that is named."""
-    return find("layout:execute")(comm, GRAPHS[name][0], layout, mesh, parts)
+    """``layout.execute`` of a graph that is named; ``parts`` of its given tensors, in order."""
+    graph = GRAPHS[name][0]
+    named = dict(zip(graph.given(), parts, strict=True))
+    return find("layout:execute")(comm, graph, layout, mesh, named)
