@@ -1,6 +1,6 @@
 """Step times of a small GPT on grids of ranks, replayed: what a12's ``predict.py`` is held to.
 
-    python benchmarks/gpt_steps.py        writes replays.toml of a12, supplied and hidden
+    python benchmarks/gpt_steps.py        writes replays.py of a12, public and hidden
 
 Every row is one training step of ``gpt.py`` in 32 bits, traced on fake tensors and replayed on
 ``MACHINE``. Attention is written out, since torch counts no FLOPs for its fused kernel on a CPU.
@@ -26,10 +26,6 @@ FOLDER = HERE.parent / "solutions" / "a12_hybrid"
 # Each GPU has a quarter of its node's port for itself, and memory so fast that products of
 # matrices take most of the time.
 MACHINE = "zaratan,gpus_per_nic=1,beta_s_per_byte=3.2e-10,memory_bytes_per_s=4.8e12"
-COLUMNS = (
-    "layers", "hidden", "heads", "sequence", "vocabulary", "batch", "microbatch_size",
-    "data", "tensor", "pipeline",
-)  # fmt: skip
 SMALL = (8, 2048, 16, 1024, 51200)
 WIDE = (8, 4096, 32, 1024, 51200)
 DEEP = (24, 2048, 16, 1024, 12800)
@@ -134,23 +130,27 @@ def tables(rows):
         numbers = [*model, batch, microbatch_size, *grid]
         words = ", ".join(map(str, numbers))
         speed = reached[model, microbatch_size]
-        times.append(f"  [{words}, {speed:.5g}, {time_s:.6g}],")
+        times.append(f"    ({words}, {speed:.5g}, {time_s:.6g}),")
         if grid[2] > 2:
-            bytes_.append(f"  [{words}, {', '.join(map(str, bytes_by_axis(trace, grid)))}],")
+            bytes_.append(f"    ({words}, {', '.join(map(str, bytes_by_axis(trace, grid)))}),")
         print(times[-1], flush=True)
-    names = ", ".join(f'"{name}"' for name in COLUMNS)
-    lines = ["[times]", f'columns = [{names}, "flop_per_s", "step_s"]', "rows = [", *times, "]", ""]
-    lines += ["[bytes]", f'columns = [{names}, "tensor_bytes", "pipeline_bytes", "data_bytes"]']
-    return "\n".join([*lines, "rows = [", *bytes_, "]", ""])
+    return "\n".join(
+        [
+            "# layers, hidden, heads, sequence, vocabulary, batch, microbatch size, data, tensor, "
+            "pipeline",
+            "TIMES = [  # FLOP/s of a GPU, seconds of a step", *times, "]",
+            "BYTES = [  # on the axes tensor, pipeline and data", *bytes_, "]", "",
+        ]
+    )  # fmt: skip
 
 
 def main() -> None:
-    for name, rows in (("replays.toml", SHIPPED), ("hidden/replays.toml", HELD)):
-        path = FOLDER / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kind = "Supplied: made" if rows is SHIPPED else "Made"
-        head = f'# {kind} by "python benchmarks/gpt_steps.py".\nmachine = "{MACHINE}"\n\n'
-        path.write_text(head + tables(rows))
+    head = (
+        '"""Training steps of a small GPT, replayed: made by "python benchmarks/gpt_steps.py"."""'
+    )
+    for name, rows in (("checks/replays.py", SHIPPED), ("hidden/replays.py", HELD)):
+        text = f'{head}\n\nMACHINE = "{MACHINE}"\n{tables(rows)}'
+        (FOLDER / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

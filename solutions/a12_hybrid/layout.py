@@ -13,9 +13,9 @@ With ``{"wide": "columns"}`` each column has a third of the summands instead, so
 the columns by an all-reduce. Rank numbers run fastest along the last axis. Data, tensor and expert
 parallelism are layouts of the same program, and no line of the program changes.
 
-``graph``, ``Step`` and ``AllReduce`` are those of ``einsum_graph.py``. ``sizes`` gives each
-dimension's length in the whole tensor; ``layout`` maps some of the dimensions to axes; ``mesh``
-maps axes to how many ranks they have, in order.
+``graph``, ``Step``, ``AllReduce`` and ``along`` are those of ``given/einsum_graph.py``. ``sizes``
+gives each dimension's length in the whole tensor; ``layout`` maps some of the dimensions to axes;
+``mesh`` maps axes to how many ranks they have, in order.
 
 Source: Shazeer et al. 2018, "Mesh-TensorFlow: deep learning for supercomputers"; for placements
 the documentation of torch's DTensor.
@@ -24,7 +24,7 @@ the documentation of torch's DTensor.
 from math import prod
 
 import numpy as np
-from einsum_graph import AllReduce, Graph, along
+from given.einsum_graph import AllReduce, Graph, along
 from mpi4py import MPI
 
 
@@ -127,8 +127,8 @@ def execute(
         Name -> this rank's part of each tensor that a step makes, complete.
 
     - Messages: the all-reduces that ``forward`` lists, of exactly these elements, by the library's
-      ``Allreduce`` (upper case: no pickle) on ``along(comm, mesh, axes)`` of ``einsum_graph.py``.
-      A sum over two axes is one all-reduce.
+      ``Allreduce`` (upper case: no pickle) on ``along(comm, mesh, axes)``. A sum over two axes is
+      one all-reduce.
     """
     ### BEGIN SOLUTION
     known = dict(parts)

@@ -35,8 +35,8 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
 # and when, and the rest for safety and speed in virtual time. All that the hidden suite asks
-# stands in the module's docstring and in `docs/contract.md`, and the public tests in
-# `test_public.py` ask for the same kinds of things.
+# stands in the module's docstring and in `docs/contract.md`. The tests are in `checks/`, with some
+# of their cases; the hidden suite asks the same tests with other cases.
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -120,7 +120,7 @@ times_ms = {}
 for order in (slow, fast):
     for axis in sizes:
         given = (sizes, order, [axis], 1_000_000)
-        run = ringside.run("callers.py:grid_busy", 32, [given] * 32, machine=zaratan)
+        run = ringside.run("checks/inside.py:grid_busy", 32, [given] * 32, machine=zaratan)
         times_ms[order[0], axis] = 1e3 * run.raise_for_error().makespan_s
 for axis in sizes:
     print(f"{axis:7s} {times_ms['pipe', axis]:7.2f} ms if pipe is fastest,", end=" ")
@@ -188,11 +188,11 @@ guess(
 # A step's time is half of what three steps take longer than one; so `Split` isn't in it.
 
 # %%
-from train2d_cases import sent_on_axes, train2d_case, train2d_miniature
+from checks.cases import Train, miniature, sent_on_axes
 
 P, d, B, L = 16, 64, 192, 4
 GRIDS = [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1)]
-machine = train2d_miniature(zaratan, bytes_each=16, flops_each=64)
+machine = miniature(zaratan, bytes_each=16, flops_each=64)
 level = machine.with_(ranks_per_node=P, intra_alpha_s=machine.alpha_s)  # all ranks alike
 level = level.with_(intra_beta_s_per_byte=machine.beta_s_per_byte)
 
@@ -213,8 +213,8 @@ def formula_s(Pr, Pc, machine):
 # %%
 def trained(grid, steps, machine):
     """A run of so many steps, and what it was given."""
-    case = train2d_case(grid, (d,) * (L + 1), B // grid[1], np.random.default_rng(0), steps=steps)
-    given = case.arguments_of_ranks()
+    case = Train(P, grid[0], (d,) * (L + 1), (B // grid[1],), steps)
+    given = [case.inputs(rank) for rank in range(P)]
     return ringside.run("train2d.py:train", P, given, machine=machine).raise_for_error(), case
 
 
@@ -268,8 +268,9 @@ reveal("a12/fastest", f"{fastest[0]} x {fastest[1]}")
 # | pipeline | stages of one replica | activations and their gradients | twice a microbatch |
 # | data | ranks with the same parameters | gradients, summed | once a step |
 #
-# `gpt_torch.py` has the model in pieces and everything that you wrote before. So little is left to
-# write. But it must be right on all axes at once, and each of these questions has to be answered:
+# `given/gpt_torch.py` has the model in pieces and everything that you wrote before. So little is
+# left to write. But it must be right on all axes at once, and each of these questions has to be
+# answered:
 #
 # - Which ranks form a group of an axis? The tensor axis is the fastest: its ranks are neighbours.
 # - A norm is whole on each tensor rank. Is its gradient the same on all of them, or a part?
@@ -302,12 +303,13 @@ guess(
 # **Run.** One step on eight ranks. Each message is counted in the group that it stays in.
 
 # %%
-import train3d_cases_torch as train3d
+from checks.cases_torch import LARGE, Training, bytes_by_axis, sent_by_axis
 
-small = train3d.Training((1, 1), dp=2, tp=2)
-step = ringside.run("train3d_callers_torch.py:try_training", 8, ((1, 1), 2, 2))
-sent = train3d.sent_by_axis(step.raise_for_error(), small, 0)
-for axis, nbytes in train3d.bytes_by_axis(small, 0).items():
+small = Training(8, (1, 1), dp=2, tp=2, sizes=(2, 2, 2, 2))
+given = [small.inputs(rank) for rank in range(8)]
+step = ringside.run("checks/inside_torch.py:trained", 8, given)
+sent = sent_by_axis(step.raise_for_error(), small, 0)
+for axis, nbytes in bytes_by_axis(small, 0).items():
     print(f"{axis:8} {sent[axis]:6.0f} bytes, predicted {nbytes:6.0f}")
 reveal("a12/train3d-axis", max(sent, key=sent.get))
 step.timeline
@@ -337,9 +339,9 @@ guess(
 times_s = {}
 for tp in (2, 4, 8):
     dp = 8 // tp
-    layout = {"layers": [2, 2], "dp": dp, "tp": tp, "sizes": [1] * tp}
+    _, *model = LARGE[8][0]
     traced = ringside.trace_torch(
-        "train3d_callers_torch.py:large_step", 16, ({**train3d.LARGE[8], **layout},),
+        "checks/inside_torch.py:large_step", 16, (([2, 2], *model), dp, tp, [1] * tp),
         grid={"pp": 2, "dp": dp, "tp": tp}, alike=("dp", "tp"),
     )  # fmt: skip
     times_s[str(tp)] = ringside.replay(traced.trace, "zaratan").makespan_s
@@ -367,8 +369,7 @@ guess("a12/days", "How many days does this training take?", unit="days")
 
 # %% [markdown]
 # The module is `predict.py`. Besides days it predicts parameters, FLOPs, memory, the bytes of each
-# axis and the seconds of a step. `predict_parts.py` is supplied: it has the times of a message and
-# of a ring.
+# axis and the seconds of a step. `given/predict_parts.py` has the times of a message and of a ring.
 #
 # **Think** before you write. The last stage of a pipeline has the logits besides its layers. With
 # 51,200 words and h = 2048 they take as long as how many layers? What does that do to the stages
@@ -381,8 +382,9 @@ guess("a12/days", "How many days does this training take?", unit="days")
 # {{check predict}}
 
 # %%
-from callers import predict_argument
-from predict_cases import megatron, replays
+from checks import replays
+from checks.cases_predict import megatron, replayed
+from checks.inside import revived
 
 from ringside.scale.hybrid_cost import Config, Model, configs
 from ringside.scale.hybrid_cost import cost as kits_cost
@@ -437,17 +439,16 @@ reveal("a12/heaviest-axis", max(sent, key=sent.get))
 # *Your answer:*
 
 # %% [markdown]
-# Does the formula for a step hold? `replays.toml` has times of a GPT that was traced on fake
+# Does the formula for a step hold? `checks/replays.py` has times of a GPT that was traced on fake
 # tensors and replayed on a machine: every message, every product, every wait. The rate of
 # arithmetic is what one rank reaches. Everything else is predicted.
 
 # %%
-for (model, config, machine, nbytes), replayed_s in replays("replays.toml", "times"):
-    given = [predict_argument(each) for each in (model, config, machine)]
-    told_s = predict.step_s(*given, nbytes)
-    grid = f"{config['data']} x {config['tensor']} x {config['pipeline']}"
-    error = f"{told_s / replayed_s - 1:+.1%}"
-    print(f"{grid:<10} replayed {replayed_s:.3f} s, predicted {told_s:.3f} s: {error}")
+for case in replayed(replays):
+    told_s = predict.step_s(*map(revived, case.arguments()))
+    grid = f"{case.data} x {case.tensor} x {case.pipeline}"
+    error = f"{told_s / case.gives - 1:+.1%}"
+    print(f"{grid:<10} replayed {case.gives:.3f} s, predicted {told_s:.3f} s: {error}")
 
 # %% [markdown]
 # ## 5. Plan: the best mixture for these GPUs
@@ -560,8 +561,9 @@ for name, plan in (("without ZeRO", plans[-2]), ("free", free)):
 # - where a dimension that the step **sums over** is cut, each rank has a share of the sum, and an
 #   all-reduce completes it.
 #
-# The backward pass obeys the same two rules: a gradient is an einsum, too. In `einsum_graph.py`
-# there is an MLP of two layers. Its batch has 8 samples; the layers are 4, 12 and 4 wide.
+# The backward pass obeys the same two rules: a gradient is an einsum, too. In
+# `given/einsum_graph.py` there is an MLP of two layers. Its batch has 8 samples; the layers are 4,
+# 12 and 4 wide.
 
 # %% tags=["predict"]
 guess(
@@ -577,7 +579,7 @@ guess(
 # {{check layout}}
 
 # %%
-from einsum_graph import MLP, MLP_SIZES, sent_bytes
+from given.einsum_graph import MLP, MLP_SIZES, sent_bytes
 
 invalidate_caches()
 layout = reload(import_module("layout"))
@@ -613,7 +615,7 @@ reveal("a12/layout-sums", len(found[0]) + len(found[1]))
 #
 # ```
 # ringside launch train2d.py:measured_steps --site zaratan --nodes 2 -- --n 128 --n 512
-# ringside launch train2d.py:measured_steps --site zaratan --nodes 2 -- --n 512 --grid '[1, 8]'
+# ringside launch train2d.py:measured_steps --site zaratan --nodes 2 -- --n 512 --rows 1
 # ```
 #
 # (`--site local` runs it on this machine, `--dry-run` prints the job.) It leaves `run.json` and a

@@ -23,7 +23,7 @@ Sources: Narayanan et al., Megatron-LM, SC 2021, sections 3 and 5; Rajbhandari e
 
 import math
 
-from predict_parts import forward_flops, message_s, ring_s
+from given.predict_parts import forward_flops, message_s, ring_s
 
 from ringside import Machine
 from ringside.scale.hybrid_cost import Config
@@ -139,7 +139,8 @@ def sent_bytes(model, config: Config, element_bytes: int = 2) -> dict[str, float
 def step_s(model, config: Config, machine: Machine, element_bytes: int = 2) -> float:
     """Seconds of a step with 1F1B: sum of all stages + (M - 1) slowest stage + data.
 
-    ``predict_parts.py`` has the times of a message and of a ring, and FLOPs of a forward pass.
+    ``given/predict_parts.py`` has the times of a message and of a ring, and FLOPs of a forward
+    pass.
 
     - A stage takes for both passes of a microbatch: its FLOPs / (t ``machine.flop_per_s``); the
       tensor axis's rings, one after another; and, where p > 1, two messages. The first and the last
@@ -152,9 +153,9 @@ def step_s(model, config: Config, machine: Machine, element_bytes: int = 2) -> f
       ((V + s) h / t elements) with them, in one ring. Nothing hides that. The tests don't ask for
       ZeRO 2 and 3 here.
 
-    The tests allow 5 %, on both sides, to the replay of a traced GPT (``replays.toml``; there this
-    formula is within 4.5 %), and 5 % to this formula where they interleave, recompute or divide
-    layers unevenly. Right terms may be added. More bandwidth or FLOP/s is never slower.
+    The tests allow 5 %, on both sides, to the replay of a traced GPT (``checks/replays.py``; there
+    this formula is within 4.5 %), and 5 % to this formula where they interleave, recompute or
+    divide layers unevenly. Right terms may be added. More bandwidth or FLOP/s is never slower.
     """
     ### BEGIN SOLUTION
     c, h, b = config, model.hidden, config.microbatch_size

@@ -43,8 +43,7 @@ training neural networks, SPAA 2018. Corrected: dx_i is reduce-scattered, and ha
 """
 
 import numpy as np
-from mpi4py import MPI
-from train2d_layers import (
+from given.train2d_layers import (
     cross_entropy,
     matmul,
     pack,
@@ -55,6 +54,7 @@ from train2d_layers import (
     sgd,
     unpack,
 )
+from mpi4py import MPI
 
 
 def communicators(comm: MPI.Comm, num_rows: int, num_columns: int) -> tuple[MPI.Comm, MPI.Comm]:

@@ -12,7 +12,7 @@ summed over the data group, once a step. What is whole on all ranks of the tenso
 biases, positions) has the same gradient on each if operator f stands where a cut piece takes its
 input. The first and the last stage share the table of words: its gradient is the sum of both.
 
-``gpt_torch.py`` has what you need: the pieces of the model, ``copy_to_axis`` (f),
+``given/gpt_torch.py`` has what you need: the pieces of the model, ``copy_to_axis`` (f),
 ``reduce_from_axis`` (g), ``split``, ``ends_of`` and ``Messages``. The step is also traced on fake
 tensors, so nothing may depend on the elements' values, and groups are lists made with Python or
 NumPy.
@@ -21,7 +21,7 @@ NumPy.
 import numpy as np
 import torch
 import torch.distributed as dist
-from gpt_torch import (
+from given.gpt_torch import (
     Axis,
     Batch,
     Grid,

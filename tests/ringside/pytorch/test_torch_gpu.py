@@ -48,7 +48,7 @@ MODULES = {
     "ulysses_torch": ("a11_spatial/checks/inside_torch.py:dealt_out", "--kv-heads 2"),
     "ring_attention_torch": ("a11_spatial/checks/inside_ring_torch.py:ring", "--causal True"),
     "zigzag_torch": ("a11_spatial/checks/inside_ring_torch.py:zigzag", "--heads 4"),
-    "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", "--layers [1]"),
+    "train3d_torch": ("a12_hybrid/checks/inside_torch.py:trained", ""),
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", "--tokens 3"),
     "moe_torch": ("a14_experts/checks/inside_torch.py:layer", "--d 5"),
 }

@@ -54,7 +54,7 @@ REFERENCES = {
     "ulysses_torch": ("a11_spatial/checks/inside_torch.py:dealt_out", 3, "--kv-heads 2"),
     "ring_attention_torch": ("a11_spatial/checks/inside_ring_torch.py:ring", 4, "--causal True"),
     "zigzag_torch": ("a11_spatial/checks/inside_ring_torch.py:zigzag", 4, "--heads 4"),
-    "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", 4, "--steps 2"),
+    "train3d_torch": ("a12_hybrid/checks/inside_torch.py:trained", 4, "--tp 2 --steps 2"),
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", 16, "--tokens 3"),
     "moe_torch": ("a14_experts/checks/inside_torch.py:layer", 4, "--d 5"),
 }
