@@ -204,11 +204,8 @@ class Fit(Measurements):
 
     target = "fit:fit"
 
-    def right(self):
-        return line(self.sizes, self.times_s)
-
     def check_value(self, value):
-        if not is_line(value, self.right(), self.sizes, self.times_s):
+        if self.right() and not is_line(value, self.right(), self.sizes, self.times_s):
             raise Verdict(f"{self} is {brief(value)}; it must be {brief(self.right())}.")
 
 
@@ -223,11 +220,8 @@ class Residuals(Measurements):
     def arguments(self):
         return *super().arguments(), self.alpha_s, self.beta_s_per_byte
 
-    def right(self):
-        return residuals(np.array(self.sizes), np.array(self.times_s), *self.arguments()[2:])
-
     def check_value(self, value):
-        right = self.right()
+        right = np.array(self.right() or value, float)
         if not isinstance(value, np.ndarray) or value.dtype != right.dtype:
             kind = f"of dtype {value.dtype}" if isinstance(value, np.ndarray) else brief(value)
             raise Verdict(f"{self} is {kind}; it must be a float64 array of {right.shape}.")
@@ -241,45 +235,27 @@ class Residuals(Measurements):
 
 @dataclass(frozen=True)
 class TwoRegimes(Measurements):
-    """``two_regimes``."""
+    """``two_regimes``; what it gives is ``(threshold, short, long)``."""
 
     target = "fit:two_regimes"
-
-    def right(self):
-        sizes, times_s = np.array(self.sizes), np.array(self.times_s)
-
-        def parts(threshold):
-            return [
-                (sizes[side], times_s[side]) for side in (sizes < threshold, sizes >= threshold)
-            ]
-
-        def squares(threshold):
-            return sum(np.sum(residuals(*part, *line(*part)) ** 2) for part in parts(threshold))
-
-        threshold = min(np.unique(sizes)[2:-1], key=squares)
-        return int(threshold), parts(threshold)
 
     def check_value(self, value):
         if not isinstance(value, tuple | list) or len(value) != 3:
             raise Verdict(f"{self} is {brief(value)}; it must be (threshold, short, long).")
-        threshold, parts = self.right()
+        if self.right() is None:
+            return
+        threshold, *lines = self.right()
         if number(value[0]) != threshold:
             raise Verdict(f"{self}: the threshold is {brief(value[0])}; it must be {threshold}.")
-        for name, pair, part in zip(("short", "long"), value[1:], parts, strict=True):
-            right = line(*part)
+        sides = zip(("short", "long"), value[1:], lines, self.parts(threshold), strict=True)
+        for name, pair, right, part in sides:
             if not is_line(pair, right, *part):
                 raise Verdict(f"{self}: {name} is {brief(pair)}; it must be {brief(right)}.")
 
-
-def line(sizes, times_s):
-    """``(alpha_s, beta_s_per_byte)`` where the sum of squares has no slope, by Cramer's rule."""
-    one, size = 1 / np.array(times_s, float), np.array(sizes, float) / np.array(times_s, float)
-    a, b, c, d, e = one @ one, one @ size, size @ size, one.sum(), size.sum()
-    return float((c * d - b * e) / (a * c - b * b)), float((a * e - b * d) / (a * c - b * b))
-
-
-def residuals(sizes, times_s, alpha_s, beta_s_per_byte):
-    return (times_s - (alpha_s + beta_s_per_byte * sizes)) / times_s
+    def parts(self, threshold):
+        """Sizes and times below it, and from it on."""
+        sizes, times_s = np.array(self.sizes), np.array(self.times_s)
+        return [(sizes[side], times_s[side]) for side in (sizes < threshold, sizes >= threshold)]
 
 
 def is_line(value, right, sizes, times_s):

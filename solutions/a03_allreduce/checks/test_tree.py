@@ -2,11 +2,12 @@
 
 import math
 
+from ringside.checking.formulas import evaluated
+
 from checks.cases import DoubleTree, Tree
 from checks.network import assert_own_data, assert_time, exchanged
 from checks.sums import Sums, shares
 from ringside.checking import Verdict, assert_bytes, assert_messages, assert_peers
-from ringside.checking.formulas import evaluated
 from ringside.checking.suite import SEVERAL, plain
 
 suite = Sums("tree", Tree)

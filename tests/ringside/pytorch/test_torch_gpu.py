@@ -61,7 +61,6 @@ NOT_COMPARED = {
     "ulysses_torch",
     "ring_attention_torch",
     "zigzag_torch",
-    "stash_torch",
     "train3d_torch",
 }
 
