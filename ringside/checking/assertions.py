@@ -72,6 +72,18 @@ def award(fraction: float, sentence: str) -> None:
         raise Verdict(sentence, fraction=max(0.0, fraction))
 
 
+def assert_strangers_idle(
+    result: Result, members: Sequence[int], case: Case, comm: str = "comm"
+) -> None:
+    """Ranks of the world outside ``comm`` exchanged no messages and came to no collective."""
+    for stranger in sorted(set(range(result.world_size)) - set(members)):
+        if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
+            raise case.fail(
+                f"rank {stranger} of the world isn't in {comm}, and took part in its messages: "
+                f"take ranks from {comm}, not from the world."
+            )
+
+
 def total(vectors: Sequence[Array]) -> Array:
     """The serial sum, in the vectors' dtype; floats are added in double precision."""
     exact = vectors[0].dtype if vectors[0].dtype.kind in "ic" else np.dtype("float64")

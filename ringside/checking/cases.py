@@ -518,6 +518,15 @@ def cast(value: Any, dtype: str) -> Any:
     return np.asarray(value).astype(dtype) if is_float else value
 
 
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, in lists and tuples at any depth."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value))
+    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":
+        return value.item()
+    return value
+
+
 def brief(value: Any) -> str:
     """A value for a sentence: short."""
     if isinstance(value, np.ndarray):

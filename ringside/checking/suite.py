@@ -29,6 +29,7 @@ import inspect
 import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -43,8 +44,9 @@ from ringside.checking.assertions import (
     assert_inputs_kept,
     assert_ran,
     assert_requests_complete,
+    assert_strangers_idle,
 )
-from ringside.checking.cases import Case, Formula, machine_of, parse
+from ringside.checking.cases import Case, Formula, machine_of, parse, plain
 from ringside.checking.order import assert_declared_at_once
 from ringside.checking.points import points
 from ringside.checking.ring_bytes import sent_as_ring
@@ -139,39 +141,15 @@ class Test:
             self.ask(case, ranks, fixtures)
 
     def _formulas(self, cases: Sequence[Formula], ranks: Any, fixtures: dict[str, Any]) -> None:
-        for case, (value, error, changed) in zip(cases, self._answers(cases, ranks), strict=True):
+        for case, (value, error, changed) in zip(
+            cases, answers(ranks, cases, self.about), strict=True
+        ):
             with self.about(case):
                 value = plain(value)
                 case.check_answer(value, error)
                 if changed and not case.may_change:
                     raise Verdict(f"{case} changed an argument; all must stay as they were.")
                 self.ask(case, ranks, {**fixtures, "run": value})
-
-    def _answers(self, cases: Sequence[Formula], ranks: Any) -> list[Any]:
-        """What one rank answers to all of these calls, each on fresh ranks where they are."""
-        if getattr(ranks, "apart", False) and len(cases) > 1:
-            return [answer for case in cases for answer in self._answers([case], ranks)]
-
-        target = called_by(cases[0])
-
-        def run(count: int) -> Result:
-            calls = [case.arguments() for case in cases[:count]]
-            result: Result = ranks.call(cases[0].caller or SEVERAL, 1, [(target, calls)])
-            return result
-
-        result, first = run(len(cases)), 0
-        if isinstance(result.error, RankError):
-            # The last call of the shortest list that raises, found in a few runs.
-            def raises(count: int) -> bool:
-                return run(count).error is not None
-
-            first = bisect.bisect_left(range(1, len(cases)), True, key=raises)
-        with self.about(cases[first]):
-            assert_ran(result, cases[first])
-            answers = result.values[0]
-            if not isinstance(answers, list) or len(answers) != len(cases):
-                raise cases[first].fail(f"not all of {len(cases)} calls were answered.")
-        return answers
 
     @contextlib.contextmanager
     def about(self, case: Case) -> Iterator[None]:
@@ -282,15 +260,6 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if not set(text) & set('"$`\\!') else shlex.quote(text)
 
 
-def plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, in lists and tuples at any depth."""
-    if isinstance(value, list | tuple):
-        return type(value)(map(plain, value))
-    if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":
-        return value.item()
-    return value
-
-
 def rounded(value: Any) -> Any:
     """Floats to twelve digits, in lists and tuples at any depth: values for a line."""
     if isinstance(value, list | tuple):
@@ -323,6 +292,42 @@ def called(ranks: Any, case: Case, target: str = "", args: Any = None) -> Result
         factors=case.factors,
     )
     return result
+
+
+def answers(
+    ranks: Any,
+    cases: Sequence[Formula],
+    about: Callable[[Case], AbstractContextManager[None]] = lambda case: contextlib.nullcontext(),
+) -> list[Any]:
+    """What one rank answers to all of these calls, each on fresh ranks where they are.
+
+    Args:
+        about: in it a verdict on a case is raised.
+
+    Returns:
+        Per case ``(value, error, changed)``, as ``ringside.checking.inside.several`` gives them.
+    """
+    if getattr(ranks, "apart", False) and len(cases) > 1:
+        return [answer for case in cases for answer in answers(ranks, [case], about)]
+
+    def run(count: int) -> Result:
+        calls = [case.arguments() for case in cases[:count]]
+        made = [(called_by(cases[0]), calls)]
+        result: Result = ranks.call(cases[0].caller or SEVERAL, 1, made)
+        return result
+
+    result, first = run(len(cases)), 0
+    if isinstance(result.error, RankError):
+        # The last call of the shortest list that raises, found in a few runs.
+        first = bisect.bisect_left(
+            range(1, len(cases)), True, key=lambda count: run(count).error is not None
+        )
+    with about(cases[first]):
+        assert_ran(result, cases[first])
+        found = result.values[0]
+        if not isinstance(found, list) or len(found) != len(cases):
+            raise cases[first].fail(f"not all of {len(cases)} calls were answered.")
+    return found
 
 
 def right_run(ranks: Any, case: Case) -> Result:
@@ -448,12 +453,7 @@ class Suite:
             run = contrasted(
                 lambda: right_run(ranks, part), lambda: right_run(ranks, whole), case, there
             )
-            for stranger in set(range(part.world)) - set(part.members):
-                if run.peers(stranger) or any(stranger in c.members for c in run.collectives):
-                    raise case.fail(
-                        f"rank {stranger} of the world isn't in {comm}, and took part in its "
-                        f"messages: take ranks from {comm}, not from the world."
-                    )
+            assert_strangers_idle(run, part.members, case, comm)
             most, here = (max(sent_as_ring(each)) for each in (run, right_run(ranks, whole)))
             if most > 1.1 * here + 64:
                 raise case.fail(

@@ -384,11 +384,11 @@ class Bytes(Formula):
 
     def check_value(self, value):
         """The answer is a whole number, and right."""
-        number, _ = value
+        (number, _), right = value, self.right()
         if type(number) is not int:
-            raise Verdict(f"{self} is {brief(number)}; it must be {self.right()}, an int.")
-        if number != self.right():
-            raise Verdict(f"{self} is {number}; it must be {self.right()}.")
+            raise Verdict(f"{self} is {brief(number)}; it must be an int.")
+        if right not in (None, number):
+            raise Verdict(f"{self} is {number}; it must be {right}.")
 
     def __str__(self):
         given, options = self.arguments()
@@ -403,9 +403,6 @@ class Bytes(Formula):
 class NumParameters(Bytes):
     target = "memory:num_parameters"
     sizes: tuple = ()
-
-    def right(self):
-        return parameters(self.sizes)
 
 
 @dataclass(frozen=True)
@@ -422,10 +419,6 @@ class StateBytes(Bytes):
         names = ("weight_bytes", "gradient_bytes", "optimizer_bytes") if self.dtypes else ()
         given = [self.num_parameters, self.world_size, self.stage]
         return given, dict(zip(names, self.dtypes, strict=True))
-
-    def right(self):
-        given = (self.num_parameters, self.world_size, self.stage)
-        return state(*given, self.dtypes or (2, 2, 12))
 
 
 @dataclass(frozen=True)
@@ -444,9 +437,6 @@ class ActivationBytes(Bytes):
 
     def arguments(self):
         return [self.sizes, self.batch], self.options
-
-    def right(self):
-        return activations(self.sizes, self.batch, **self.options)
 
 
 @dataclass(frozen=True)
@@ -567,11 +557,12 @@ class TrackedState(Bytes):
 
     target = "memory:state_bytes"
     sizes: tuple = ()
+    num_parameters: int = 0
     stage: int = 0
 
     def arguments(self):
         dtypes = {"weight_bytes": 4, "gradient_bytes": 4, "optimizer_bytes": 8}
-        return [parameters(self.sizes), 2, self.stage], dtypes
+        return [self.num_parameters, 2, self.stage], dtypes
 
     def check_value(self, value):
         """The test does it."""
@@ -579,36 +570,6 @@ class TrackedState(Bytes):
     @property
     def tracked(self):
         return "given/gpt_torch.py:stepped", 2, (self.sizes, self.stage)
-
-
-def parameters(sizes):
-    """Matrices, biases and norms."""
-    num_layers, h, _, s, vocabulary = sizes
-    layer = 3 * h * h + 3 * h + h * h + h + 8 * h * h + 5 * h + 4 * h
-    return num_layers * layer + vocabulary * h + s * h + 2 * h
-
-
-def state(psi, n, stage, dtypes=(2, 2, 12)):
-    shard = psi // n + (psi % n > 0)
-    held = {0: (psi, psi, psi), 1: (psi, psi, shard), 2: (psi, shard, shard), 3: (shard,) * 3}
-    return sum(count * nbytes for count, nbytes in zip(held[stage], dtypes, strict=True))
-
-
-def activations(sizes, batch, recompute=False, element_bytes=2, dropout=True):
-    """The docstring's table, line by line: elements, and bytes of each."""
-    num_layers, h, a, s, vocabulary = sizes
-    row, scores, w = s * batch * h, a * s * s * batch, element_bytes
-    table = [(row, w)] * 2 + [(3 * row, w), (scores, w), (row, w)]
-    table += [(row, w)] * 2 + [(4 * row, w)] * 2
-    if dropout:
-        table += [(scores, 1), (scores, w), (row, 1), (row, 1)]
-    layer = sum(count * nbytes for count, nbytes in table)
-    ends = 2 * row * w + row * dropout + s * batch * vocabulary * w
-    return ends + layer + (num_layers - 1) * (row * w if recompute else layer)
-
-
-def step(sizes, batch, n, stage, recompute=False):
-    return state(parameters(sizes), n, stage) + activations(sizes, batch, recompute)
 
 
 # -- offload ---------------------------------------------------------------------------------------

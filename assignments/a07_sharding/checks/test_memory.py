@@ -10,7 +10,6 @@ from checks.cases import (
     StepBytes,
     TrackedActivations,
     TrackedState,
-    step,
 )
 from ringside.checking import Verdict
 from ringside.checking.suite import Suite, group
@@ -20,44 +19,60 @@ TINY = (2, 4, 2, 2, 3)  # layers, width, heads, tokens, words
 SEVEN = (36, 4096, 32, 2048, 51_200)  # 7.5e9 parameters
 ONE_OF_GPT3 = (1, 12_288, 96, 2048, 0)
 DTYPES, NO_DROPOUT = "other dtypes", "models without dropout"
-TINY_STEP, GB = step(TINY, 1, 2, 1), 10**9
+TINY_STEP, GB = 5836, 10**9  # bytes of a step of TINY on two ranks at stage 1
 
 
-@suite.test(8, "values", NumParameters(TINY), NumParameters(SEVEN))
+@suite.test(8, "values", NumParameters(TINY, gives=516), NumParameters(SEVEN, gives=7_467_786_240))
 def test_parameters(case, run):
     """12 h h + 13 h in each layer, and what is outside."""
 
 
-@suite.test(16, "values", *(StateBytes(7_500_000_000, 64, stage) for stage in range(4)))
+def of_every_stage(*given, dtypes=(), gives):
+    """States of stages 0 to 3."""
+    pairs = enumerate(gives)
+    return [StateBytes(*given, stage, dtypes, gives=right) for stage, right in pairs]
+
+
+@suite.test(
+    16, "values",
+    *of_every_stage(
+        7_500_000_000, 64, gives=(120 * GB, 31_406_250_000, 16_640_625_000, 1_875_000_000)
+    ),
+)  # fmt: skip
 def test_state_of_every_stage(case, run):
     """120, 31.40625, 16.640625 and 1.875 GB."""
 
 
-@suite.test(8, "values", *(StateBytes(7, 2, stage) for stage in range(4)), StateBytes(3, 5, 3))
+@suite.test(
+    8, "values", *of_every_stage(7, 2, gives=(112, 76, 70, 64)), StateBytes(3, 5, 3, gives=16)
+)
 def test_state_where_ranks_do_not_divide_the_parameters(case, run):
     """A shard is padded on every rank."""
 
 
-@suite.test(4, "values", StateBytes(10**17 + 1, 2, 3))
+@suite.test(4, "values", StateBytes(10**17 + 1, 2, 3, gives=8 * 10**17 + 16))
 def test_state_of_more_parameters_than_a_float_holds(case, run):
     """An exact int."""
 
 
-@suite.test(6, "values", *(StateBytes(10, 3, stage, (3, 5, 7)) for stage in range(4)))
+@suite.test(6, "values", *of_every_stage(10, 3, dtypes=(3, 5, 7), gives=(150, 108, 78, 60)))
 def test_state_of_other_dtypes(case, run):
     """Bytes of a weight, a gradient and the optimizer's state as they are given."""
 
 
-@suite.test(14, "values", *(ActivationBytes(TINY, b) for b in (1, 3)), ActivationBytes(ONE_OF_GPT3))
+@suite.test(
+    14, "values", ActivationBytes(TINY, gives=676), ActivationBytes(TINY, 3, gives=2028),
+    ActivationBytes(ONE_OF_GPT3, gives=2_994_733_056),
+)  # fmt: skip
 def test_activations(case, run):
     """The docstring's table."""
 
 
 @suite.test(
-    8, "values", group(DTYPES, ActivationBytes(TINY, element_bytes=4)),
+    8, "values", group(DTYPES, ActivationBytes(TINY, element_bytes=4, gives=1296)),
     group(
-        NO_DROPOUT, ActivationBytes(TINY, dropout=False),
-        ActivationBytes(TINY, element_bytes=4, dropout=False),
+        NO_DROPOUT, ActivationBytes(TINY, dropout=False, gives=588),
+        ActivationBytes(TINY, element_bytes=4, dropout=False, gives=1176),
     ),
 )  # fmt: skip
 def test_activations_without_dropout_and_in_other_dtypes(case, run):

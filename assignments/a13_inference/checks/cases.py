@@ -30,9 +30,6 @@ class TokenBytes(Formula):
         sizes = self.layers, self.kv_heads, self.head_dim
         return sizes if self.element_bytes is None else (*sizes, self.element_bytes)
 
-    def right(self):
-        return 2 * self.layers * self.kv_heads * self.head_dim * (self.element_bytes or 2)
-
 
 @dataclass(frozen=True)
 class Script(Formula):

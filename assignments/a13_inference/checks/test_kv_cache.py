@@ -115,7 +115,8 @@ def test_arrays_of_the_caller_are_left_alone(case, run):
 
 
 @suite.test(
-    6, "values", TokenBytes(32, 8, 128), TokenBytes(2, 1, 3, 8),
+    6, "values", TokenBytes(32, 8, 128, gives=131_072),
+    TokenBytes(2, 1, 3, 8, gives=96),
     Script("new a, append a 5, bytes 768, fork a b, bytes 768"),
 )  # fmt: skip
 def test_bytes(case, run):

@@ -21,9 +21,6 @@ class Capacity(Formula):
     k: int = 2
     factor: float = 1.0
 
-    def right(self):
-        return math.ceil(self.factor * self.k * self.num_tokens / self.num_experts)
-
     def check_value(self, value):
         super().check_value(value)
         if not isinstance(value, int):

@@ -15,7 +15,8 @@ EVEN = tuple((0,) * 4 for _ in range(4))
 
 
 @suite.test(
-    10, "values", Capacity(factor=1.25), Capacity(16, 4, 1), Capacity(7, 4, 2),
+    10, "values", Capacity(factor=1.25, gives=32),
+    Capacity(16, 4, 1, gives=4), Capacity(7, 4, 2, gives=4),
     Capacity(8, 4, 0, raises="ValueError"), Capacity(8, 4, 1, 0.0, raises="ValueError"),
 )  # fmt: skip
 def test_route_capacity(case, run):
