@@ -1,17 +1,15 @@
-"""Functions that call ``sgd_torch`` inside a rank, for the tests: supplied, nothing to write.
+"""Functions that call ``sgd_torch`` inside a rank, for the tests: nothing to write.
 
 Its functions work on a model and an optimizer; these make both from arrays, and return what they
 hold afterwards, so that it can be compared with ``sgd.py``. ``measured_step`` is for a real
 machine, its CPU or its GPU; every rank makes the same step by itself::
 
-    ringside launch callers_torch.py:measured_step --site zaratan --gpus-per-node 1 -- --n 8192
+    ringside launch checks/inside_torch.py:measured_step --site local -- --n 8192
 """
 
 import gc
 import weakref
-from itertools import pairwise
 
-import numpy as np
 import sgd_torch
 import torch
 from torch import nn
@@ -205,32 +203,3 @@ def measured_step(group, params, velocity, x, y, lr, momentum):
     loss = sgd_torch.train_step(model, optimizer, x, y)
     velocity = [torch.t(optimizer.state[p]["momentum_buffer"]) for p in model.parameters()]
     return sgd_torch.to_numpy(model.cpu()), velocity, loss
-
-
-def show(widths, sizes, dtype="float64"):
-    """For you: train both networks, that of ``sgd.py`` and that of ``sgd_torch.py``, and compare.
-
-        python -c "import callers_torch; callers_torch.show([12, 9, 5], [6, 3])"
-
-    Args:
-        widths: of the layers, inputs and classes included.
-        sizes: of the mini-batches.
-    """
-    import sgd
-
-    rng = np.random.default_rng(0)
-    shapes = [shape for a, b in pairwise(widths) for shape in ((a, b), (b,))]
-    params = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
-    x = rng.standard_normal((sum(sizes), widths[0])).astype(dtype)
-    y = rng.integers(widths[-1], size=len(x))
-    batches = np.split(np.arange(len(x)), np.cumsum(sizes)[:-1])
-    after, losses = sgd.train(params, x, y, batches, 0.2, 0.9)
-    model = sgd_torch.from_numpy(params)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
-    x, y = torch.from_numpy(x), torch.from_numpy(y)
-    print("losses of sgd.py:      ", *losses)
-    theirs = [sgd_torch.train_step(model, optimizer, x[b], y[b]) for b in batches]
-    print("losses of sgd_torch.py:", *theirs)
-    pairs = zip(after, sgd_torch.to_numpy(model), strict=True)
-    print(f"parameters differ by at most {max(abs(a - b).max() for a, b in pairs):.1e}")
-    print("loss and accuracy:", *sgd_torch.evaluate(model, x, y))

@@ -1,0 +1,1 @@
+"""What is supplied: the digits, and networks as data. Nothing to write."""
