@@ -41,6 +41,7 @@ DEPENDS = {
     "ringside/scale",
     "ringside/session",
     "ringside/timing",
+    "solutions/a03_allreduce",  # ring_torch.py, which checks/inside_torch.py imports
     "solutions/a03_allreduce/checks",
     "solutions/a03_allreduce/given",
     "solutions/a03_allreduce/hidden",
