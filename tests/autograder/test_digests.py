@@ -41,6 +41,7 @@ DEPENDS = {
     "ringside/scale",
     "ringside/session",
     "ringside/timing",
+    "solutions/a03_allreduce",  # ring_torch.py, which checks/inside_torch.py imports
     "solutions/a03_allreduce/checks",
     "solutions/a03_allreduce/given",
     "solutions/a03_allreduce/hidden",
@@ -63,7 +64,7 @@ _CODE = "\nMENDED = 1\n"
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the kit's code and data, with one unit."""
     root = tmp_path_factory.mktemp("kit")
-    kinds = (".py", ".toml", ".ini")
+    kinds = (".py", ".toml", ".ini", ".diff")
     for folder in ("ringside", "autograder", "cluster", f"solutions/{UNIT}"):
         for path in (KIT / folder).rglob("*"):
             if path.suffix in kinds and path.is_file():
@@ -82,7 +83,7 @@ def test_a_comment_regrades_nobody_and_code_does_in_the_folders_of_a_run(kit: Pa
     before, unit = key(kit), digests.unit_digest(kit, UNIT)
     files: dict[str, list[Path]] = {}
     for path in sorted(kit.rglob("*")):
-        if path.suffix in (".py", ".toml") and path.name != "notebook.py":
+        if path.suffix in (".py", ".toml", ".diff") and path.name != "notebook.py":
             files.setdefault(path.parent.relative_to(kit).as_posix(), []).append(path)
     assert len(files) > 50 and files.keys() >= DEPENDS
     forms = kit / "solutions" / UNIT

@@ -114,7 +114,7 @@ def test_a_failure_says_what_is_wrong_and_how_to_see_it():
         failed.message,
     )
     line = "ringside check star --test sum_on_2_4_and_8_ranks --case"
-    assert re.fullmatch(rf'{line} "p=2 n=1 dtype=int64 seed=\d+"', failed.reproduce)
+    assert re.fullmatch(rf'{line} "p=2 seed=\d+ n=1 dtype=int64"', failed.reproduce)
     # Wrong values earn nothing for sending little.
     assert all(tests[name].earned == 0 for name in tests if "bytes" in name or "time" in name)
 
