@@ -3,14 +3,14 @@
 Each function sends what its kind of parallelism sends, in arrays of zeros of the right shapes;
 ``cost.py`` says what moves, and what for. The network counts the bytes:
 
-    result = ringside.run("traffic.py:data_parallel", 4, ((6, 8, 5), 12))
+    result = ringside.run("given/traffic.py:data_parallel", 4, ((6, 8, 5), 12))
     sum(ringside.checking.ring_bytes.sent_as_ring(result))
 """
 
 from itertools import pairwise
 
 import numpy as np
-from shards import shard_bounds
+from given.shards import shard_bounds
 
 
 def data_parallel(comm, widths, batch):

@@ -1,38 +1,32 @@
-"""Functions that call yours of the torch modules inside a rank, for the tests: supplied.
-
-The functions that begin with ``try_`` are for you: they make inputs of their own, compare with one
-rank, and run what a verdict names::
-
-    ringside run callers_torch.py:try_pair --ranks 3 -- --rows 5 --widths '[4, 6, 4]'
+"""Functions that call yours of the torch modules inside a rank, for the tests: nothing to write.
 
 ``measured_pair`` is for real ranks, on CPUs or GPUs::
 
-    ringside launch callers_torch.py:measured_pair --site zaratan --gpus-per-node 4 -- --n 2048
+    ringside launch checks/inside_torch.py:measured_pair --site zaratan --gpus-per-node 4 \\
+        -- --n 2048
 """
 
 import gc
 from importlib import import_module
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from cases_torch import WHOLE_NAMES, block_params, handed_block, handed_pair, pair_params
-from dropout import scaled_mask
-from torch.nn.functional import gelu, layer_norm, linear
+from torch.nn.functional import gelu
 
 from ringside.checking import find
 
+NAMES = ("norm_weight", "norm_bias", "w1", "b1", "w2", "b2")
 
-def operator(group, target, x, dy, how="plain"):
+
+def operator(group, target, x, dy, how=""):
     """Call an operator, and take the vector-Jacobian product with ``dy``.
 
     Args:
         target: ``"module:function"``.
-        how: "plain"; "gaps" (``x`` and ``dy`` are transposed tensors); "sum" (``dy`` is the
-            gradient of a sum, one number in memory); "shared" (``dy`` is the gradient of two
-            tensors, the second is 3 times a tensor; before that comes a call with a tensor that
-            needs no gradient); "beside" (``x`` is used elsewhere too: 3 is
-            added to its gradient there).
+        how: ""; "gaps" (``x`` and ``dy`` are transposed tensors); "sum" (``dy`` is the gradient of
+            a sum, one number in memory); "shared" (``dy`` is the gradient of two tensors, the
+            second is 3 times a tensor; before that comes a call with a tensor that needs no
+            gradient); "beside" (``x`` is used elsewhere too: 3 is added to its gradient there).
 
     Returns:
         ``(y, dx, second, changed)``: ``second`` is the gradient of the other tensor, if there is
@@ -73,7 +67,7 @@ def operator(group, target, x, dy, how="plain"):
 # -- a column and a row ----------------------------------------------------------------------------
 
 
-def pair(group, params, steps, needs="all", measure=False, how="plain"):
+def pair(group, params, steps, needs="all", measure=False, how=""):
     """A column-parallel layer, gelu, a row-parallel layer; all steps add up their gradients.
 
     Args:
@@ -83,7 +77,7 @@ def pair(group, params, steps, needs="all", measure=False, how="plain"):
         needs: which gradients: "all", "weights" (x is data), "x" (all parameters are frozen),
             "biases" (of biases and x: weights are frozen), "none".
         measure: find out what the layers keep.
-        how: "plain"; "gaps" (inputs are transposed tensors); "together" (all forward passes, then
+        how: ""; "gaps" (inputs are transposed tensors); "together" (all forward passes, then
             the backward passes, the last one first).
 
     Returns:
@@ -202,25 +196,12 @@ def two_groups(group, pairs, x, dz):
     return z.detach().clone(), x.grad, [p.grad for each in layers for p in (each.weight, each.bias)]
 
 
-def serial_pair(group, params, steps):
-    """The same layers on one rank: ``(z of each step, dx of each step, gradients)``."""
-    w1, b1, w2, b2 = (None if each is None else each.requires_grad_() for each in params)
-    outputs, dxs = [], []
-    for x, dz in steps:
-        x = x.requires_grad_()
-        z = linear(gelu(linear(x, w1, b1), approximate="tanh"), w2, b2)
-        z.backward(dz)
-        outputs.append(z.detach().clone())
-        dxs.append(x.grad)
-    return outputs, dxs, [None if each is None else each.grad for each in (w1, b1, w2, b2)]
-
-
 # -- a sequence ------------------------------------------------------------------------------------
 
 
 def block(
     group, params, rate, steps, training=True, backward=True, measure=False, before=(),
-    how="plain",
+    how="",
 ):  # fmt: skip
     """A ``SequenceBlock``; all steps add up their gradients, then ``finish``.
 
@@ -230,7 +211,7 @@ def block(
         steps: ``(x, dz, seed)`` each, of this rank's positions.
         measure: find out what the block keeps.
         before: such steps with a ``finish`` of their own, after which gradients are 0 again.
-        how: "plain", or "together" (all forward passes, then the backward passes, the last one
+        how: "", or "together" (all forward passes, then the backward passes, the last one
             first).
 
     Returns:
@@ -241,9 +222,9 @@ def block(
     make = import_module("sequence_torch").SequenceBlock
     own, held = _made(make, group, params, rate, measure=measure)
     own.train(training)
-    result = {"held": held}
+    result = {"held": [held]}
     found = {id(each) for each in own.parameters()}
-    result["registered"] = {id(getattr(own, name)) for name in WHOLE_NAMES} <= found
+    result["registered"] = {id(getattr(own, name)) for name in NAMES} <= found
     for x, dz, seed in before:
         own(x.requires_grad_(), seed).backward(dz)
     if before:
@@ -257,7 +238,7 @@ def block(
     result |= _passes(steps, forward, backward, how == "together")
     if backward:
         own.finish()
-    result["gradients"] = {name: getattr(own, name).grad for name in WHOLE_NAMES}
+    result["gradients"] = {name: getattr(own, name).grad for name in NAMES}
     return result
 
 
@@ -267,83 +248,3 @@ def kept_for_backward(group, params, rate, x, seed):
     z = own(x.clone().requires_grad_(), seed)
     torch.zeros(1)  # the last operator
     return z.detach()
-
-
-def serial_block(group, params, rate, steps, training=True):
-    """The same block on one rank: ``(z of each step, dx of each step, gradients by name)``."""
-    own = {name: each.requires_grad_() for name, each in params.items()}
-    outputs, dxs = [], []
-    for x, dz, seed in steps:
-        x = x.requires_grad_()
-        y = layer_norm(x, x.shape[1:], own["norm_weight"], own["norm_bias"])
-        y = gelu(linear(y, own["w1"], own["b1"]), approximate="tanh")
-        y = linear(y, own["w2"], own["b2"])
-        if training:
-            y = y * x.new_tensor(scaled_mask(seed, 0, *x.shape, rate))
-        z = x + y
-        z.backward(dz)
-        outputs.append(z.detach().clone())
-        dxs.append(x.grad)
-    return outputs, dxs, {name: each.grad for name, each in own.items()}
-
-
-# -- for trying out --------------------------------------------------------------------------------
-
-
-def try_operator(group, target, shape=(6, 4), how="plain", dtype="float64", seed=0):
-    """Call an operator with inputs of its own; returns its result and the gradient of ``x``.
-
-    The shape is that of the operator's input; for ``reduce_scatter_sequence`` its first number
-    must be divisible by the number of ranks.
-    """
-    rng = np.random.default_rng([seed, 0 if target.endswith("copy_to_group") else group.rank()])
-    p, rows = group.size(), shape[0]
-    scaled = {"gather_sequence": rows * p, "reduce_scatter_sequence": rows // p}
-    after = (scaled.get(target.partition(":")[2], rows), *shape[1:])
-    x, dy = (torch.tensor(rng.standard_normal(s).astype(dtype)) for s in (shape, after))
-    y, dx, _, changed = operator(group, target, x, dy, how)
-    print(f"rank {group.rank()}: {'an argument was changed' if changed else 'arguments kept'}")
-    return y, dx
-
-
-def try_pair(group, rows=5, widths=(4, 6, 4), dtype="float64", seed=0):
-    """Compare a pair of layers with one rank; returns the largest error of result and gradients."""
-    rng = np.random.default_rng(seed)
-    drawn, p, r = pair_params(rng, widths, dtype), group.size(), group.rank()
-    x, dz = (torch.tensor(rng.standard_normal((rows, d)).astype(dtype)) for d in widths[::2])
-    found = pair(group, list(map(torch.tensor, handed_pair(drawn, p, r))), [(x.clone(), dz)])
-    z, dx, whole = serial_pair(group, list(map(torch.tensor, drawn)), [(x.clone(), dz)])
-    right = [
-        *z, *dx, *(each.tensor_split(p)[r] for each in whole[:2]),
-        whole[2].tensor_split(p, dim=1)[r], whole[3],
-    ]  # fmt: skip
-    return _largest([*found["z"], *found["dx"], *found["gradients"]], right)
-
-
-def try_block(group, positions=8, widths=(4, 8), rate=0.25, dtype="float64", seed=0):
-    """Compare a block with one rank; returns the largest error of result and gradients."""
-    rng = np.random.default_rng(seed)
-    drawn, p, r = block_params(rng, widths, dtype), group.size(), group.rank()
-    mine = {name: torch.tensor(each) for name, each in handed_block(drawn, p, r).items()}
-    params = {name: torch.tensor(each) for name, each in drawn.items()}
-    x, dz = (
-        torch.tensor(rng.standard_normal((positions, widths[0])).astype(dtype)) for _ in range(2)
-    )
-    own = [each.chunk(p)[r].clone() for each in (x, dz)]
-    found = block(group, mine, rate, [(*own, seed)])
-    z, dx, whole = serial_block(group, params, rate, [(x.clone(), dz, seed)])
-    cuts = {"w1": 0, "b1": 0, "w2": 1}
-    right = [each.chunk(p)[r] for each in (*z, *dx)] + [
-        whole[name].chunk(p, dim=cuts[name])[r] if name in cuts else whole[name]
-        for name in WHOLE_NAMES
-    ]
-    gradients = [found["gradients"][name] for name in WHOLE_NAMES]
-    return _largest([*found["z"], *found["dx"], *gradients], right)
-
-
-def _largest(found, right):
-    """The largest relative error, in the Frobenius norm."""
-    return max(
-        float((mine - whole).norm() / whole.norm())
-        for mine, whole in zip(found, right, strict=True)
-    )
