@@ -61,8 +61,8 @@ def test_losses_of_the_last_stage(case, run):
 
 
 @suite.test(
-    4, "values", group("a second call", Train(2, (1, 2, 2, 4, 3), before=True)),
-    group("a first call", Train(2, (1, 2, 2, 4, 3), announced=True)),
+    4, "values", group("a second call", Train(2, (3, 4, 2, 2, 1), before=True)),
+    group("a first call", Train(2, (3, 4, 2, 2, 1), announced=True)),
 )  # fmt: skip
 def test_second_call_and_all_that_is_given_stays(case, run):
     for stage, value in enumerate([] if case.before else run.values):
