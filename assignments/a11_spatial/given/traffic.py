@@ -4,12 +4,12 @@ Each function sends what its kind of parallelism sends, in arrays of zeros of th
 docstring of ``cost.py`` says what moves, and what for. The network counts bytes and time:
 
     layers = [(64, 64, 3, 16, 3, 3), (32, 32, 16, 32, 3, 3)]
-    result = ringside.run("traffic.py:domain_parallel", 4, (layers, 2))
+    result = ringside.run("given/traffic.py:domain_parallel", 4, (layers, 2))
     sum(ringside.checking.ring_bytes.sent_as_ring(result)), result.makespan_s
 """
 
 import numpy as np
-from conv_sizes import Layer
+from given.conv_sizes import Layer
 
 
 def data_parallel(comm, layers, batch):

@@ -1,4 +1,4 @@
-"""Functions that call yours of the torch modules inside a rank, for the tests: supplied."""
+"""Functions that call yours of the torch modules inside a rank, for the tests: nothing to write."""
 
 import math
 
@@ -9,18 +9,13 @@ from ringside.checking import find
 # -- conv_torch ------------------------------------------------------------------------------------
 
 
-def conv_torch_called(group, x, weight, bias, dy, needs="all", how="plain", kind="float64"):
+def convolved(group, x, weight, bias, dy, needs="all", how="plain", dtype="float64"):
     """``conv_torch.conv2d`` of this rank's rows, and its gradients.
 
     Args:
         bias: None for none.
         dy: the gradient of the result.
-        needs: which gradients: "all", "x" (weight and bias are frozen), "weights" (x is data),
-            "bias" (only that), or "none" (no backward pass).
-        how: "plain"; "gaps" (``x`` and ``dy`` are transposed tensors); "sum" (``dy`` is the
-            gradient of a sum, one number in memory); "together" (a second call with 3 x, and both
-            backward passes afterwards, the last one first).
-        kind: the tensors' dtype.
+        needs, how, dtype: as ``Conv2d`` of ``checks/cases_torch.py`` says.
 
     Returns:
         A dict: ``y``, ``dx``, ``dw``, ``db`` (None where nobody asked) and ``changed``, whether
@@ -28,7 +23,7 @@ def conv_torch_called(group, x, weight, bias, dy, needs="all", how="plain", kind
     """
     call = find("conv_torch:conv2d")
     x, weight, bias, dy = (
-        None if each is None else each.to(getattr(torch, kind)) for each in (x, weight, bias, dy)
+        None if each is None else each.to(getattr(torch, dtype)) for each in (x, weight, bias, dy)
     )
     if how == "gaps":
         x, dy = (each.transpose(0, 3).contiguous().transpose(0, 3) for each in (x, dy))
@@ -54,16 +49,16 @@ def conv_torch_called(group, x, weight, bias, dy, needs="all", how="plain", kind
     return found
 
 
-def conv_torch_refused(group, kernel, height):
+def refused_conv(group, kernel, height):
     """``conv_torch.conv2d`` with a kernel or a height that can't be: its error."""
     x, weight = torch.ones(1, 1, height, 4), torch.ones(1, 1, kernel, kernel)
-    return error_of_torch("conv_torch:conv2d", group, x, weight)
+    return error_of("conv_torch:conv2d", group, x, weight)
 
 
 # -- ulysses_torch ---------------------------------------------------------------------------------
 
 
-def ulysses_torch_attend(sees):
+def attention(sees):
     """An attention of some heads over the whole sequence.
 
     Args:
@@ -82,23 +77,19 @@ def ulysses_torch_attend(sees):
     return attend
 
 
-def ulysses_torch_called(group, q, k, v, dy, sees="before", backward=True, how="plain", kind=""):
+def dealt_out(group, q, k, v, dy, sees="before", backward=True, how="plain", dtype="float64"):
     """``ulysses_torch.attention`` of this rank's positions, and its gradients.
 
     Args:
         dy: the gradient of the result.
-        sees: which attention; see ``ulysses_torch_attend``.
-        how: "plain"; "gaps" (all tensors are transposed ones); "sum" (``dy`` is the gradient of a
-            sum, one number in memory); "together" (a second call with 2 v, and both backward
-            passes afterwards, the last one first).
-        kind: the tensors' dtype; empty: as they are.
+        sees, backward, how, dtype: as ``Ulysses`` of ``checks/cases_torch.py`` says.
 
     Returns:
         A dict: ``y``, ``dq``, ``dk``, ``dv`` (None without a backward pass) and ``changed``,
         whether an argument or ``dy`` was changed.
     """
-    call, attend = find("ulysses_torch:attention"), ulysses_torch_attend(sees)
-    given = [each.to(getattr(torch, kind)) if kind else each for each in (q, k, v, dy)]
+    call, attend = find("ulysses_torch:attention"), attention(sees)
+    given = [each.to(getattr(torch, dtype)) for each in (q, k, v, dy)]
     if how == "gaps":
         given = [each.transpose(1, 3).contiguous().transpose(1, 3) for each in given]
     before = [each.clone() for each in given]
@@ -119,17 +110,16 @@ def ulysses_torch_called(group, q, k, v, dy, sees="before", backward=True, how="
     return found
 
 
-def ulysses_torch_refused(group, heads, kv_heads):
+def refused_ulysses(group, heads, kv_heads):
     """``ulysses_torch.attention`` with heads that the ranks can't share: its error."""
     q, k = torch.ones(1, heads, 2, 4), torch.ones(1, kv_heads, 2, 4)
-    attend = ulysses_torch_attend("before")
-    return error_of_torch("ulysses_torch:attention", group, q, k, k, attend)
+    return error_of("ulysses_torch:attention", group, q, k, k, attention("before"))
 
 
 # -- what several of them need ---------------------------------------------------------------------
 
 
-def error_of_torch(target, *arguments):
+def error_of(target, *arguments):
     """The type of the exception that a call raises; empty if it returns."""
     try:
         find(target)(*arguments)

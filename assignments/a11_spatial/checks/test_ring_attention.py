@@ -1,0 +1,114 @@
+"""ring_attention.py: values of the whole softmax, a ring of blocks, and transfers under way."""
+
+from checks.cases import assert_kept, assert_shares
+from checks.cases_ring import (
+    Attention,
+    Held,
+    Refused,
+    assert_overlap,
+    assert_ring,
+    assert_room,
+    assert_shared,
+)
+from ringside.checking import assert_bytes, assert_makespan, assert_messages
+from ringside.checking.suite import Suite, group
+
+EQUAL, DIFFER = "equal parts", "parts that differ"
+SINGLE, NAN, SHORT = "float32", "a key that is not a number", "one position or one rank"
+REFUSED = "arguments that are refused"
+IN_ORDER, HELD = "messages", "memory"
+LONG_BLOCKS, LONG_MESSAGES = "long blocks", "long messages"
+# 8 positions a rank: a block takes 4.1 µs, and its keys and values 2.5 µs; 4: 1.0 µs and 1.5 µs.
+QUICK = "name=quick wire,alpha_s=5e-07,beta_s_per_byte=1e-09,flop_per_s=1e9"
+MUCH = Held(16, (16,), heads=1, width=256, machine="textbook")
+WRONG = [Refused(2, (2,), wrong=wrong) for wrong in ("heads", "lengths", "positions")]
+suite = Suite("ring_attention")
+
+
+@suite.test(9, "values", Attention(2, (4,)), Attention(3, (5,), 2, 1), Attention(4, (3,), 1, 3))
+def test_attention_on_2_to_5_ranks(case, run):
+    """Not causal."""
+
+
+@suite.test(
+    9, "values",
+    group(EQUAL, Attention(2, (4,), 2, causal=True), Attention(4, (3,), 2, causal=True), weight=2),
+    group(DIFFER, Attention(2, (5, 2), causal=True), Attention(3, (4, 1, 6), causal=True)),
+)  # fmt: skip
+def test_causal(case, run):
+    """Positions count in the whole sequence."""
+
+
+@suite.test(8, "values", Attention(2, (5,), kind="thousands"), Attention(4, (4,), kind="thousands"))
+def test_scores_of_thousands(case, run):
+    """``exp`` of them is infinite, or 0."""
+
+
+@suite.test(5, "values", Attention(2, (5, 2)), Attention(3, (4, 1, 6)))
+def test_uneven_parts(case, run):
+    """Not causal."""
+
+
+@suite.test(7, "values", Attention(2, heads=4, kv_heads=2), Attention(3, heads=6, kv_heads=2))
+def test_fewer_kv_heads(case, run):
+    assert_bytes(run, [case.allowed_bytes] * case.p, case)
+
+
+@suite.test(
+    6, "values", group(SINGLE, Attention(3, (4,), dtype="float32")),
+    group(NAN, Attention(3, nan_of=1)), group(SHORT, Attention(2, (1,)), Attention(1, (5,))),
+    group(REFUSED, Attention(2, (2,)), *WRONG),
+)  # fmt: skip
+def test_float32_nan_short_parts_and_wrong_arguments(case, run):
+    if isinstance(case, Refused):
+        assert_messages(run, [0] * case.p, case)
+
+
+@suite.test(3, "values", Attention(3))
+def test_inputs_stay_and_results_are_new(case, ranks):
+    assert_kept(case, ranks)
+
+
+test_real_mpi = suite.real_ranks(2, Attention(3, (2,)))
+
+
+@suite.test(
+    4, "communication", Attention(3, announced=True), essential=True, checked=False
+)  # fmt: skip
+def test_each_rank_computes_with_its_own_queries(case, run):
+    assert_shared(run, case)
+
+
+@suite.test(
+    12, "communication", Attention(2, (4,)), Attention(5), Attention(3, (40,), width=20)
+)  # fmt: skip
+def test_keys_and_values_are_sent_once_round_a_ring(case, run, ranks):
+    bounds = [case.allowed_bytes] * case.p
+    ranks.record(case, run, {"sent_bytes": bounds})
+    assert_shares((1, lambda: assert_bytes(run, bounds, case)), (2, lambda: assert_ring(run, case)))
+
+
+test_given_communicator_is_used = suite.given_communicator(4, Attention(3))
+
+
+@suite.test(9, "schedule", Attention(3, announced=True), Attention(6, announced=True))
+def test_the_next_block_travels_while_one_is_computed(case, run):
+    assert_overlap(run, case)
+
+
+@suite.test(7, "memory", group(IN_ORDER, Attention(6, announced=True)), group(HELD, MUCH))
+def test_no_rank_makes_room_for_all_keys(case, run):
+    if not isinstance(case, Held):
+        assert_room(run, case)
+
+
+test_sends_may_wait_and_all_is_completed = suite.slow_messages(8, Attention(2), Attention(5))
+
+
+@suite.test(
+    7, "speed",
+    group(LONG_BLOCKS, Attention(6, (8,), width=8, machine=QUICK, announced=True)),
+    group(LONG_MESSAGES, Attention(6, (4,), width=8, machine=QUICK, announced=True)),
+)  # fmt: skip
+def test_blocks_and_messages_hide_behind_each_other(case, run):
+    assert_makespan(run, case.takes_s(), case)

@@ -1,0 +1,95 @@
+"""zigzag_torch.py: chunks r and 2 P - 1 - r, and the same work for all under a causal mask."""
+
+from checks.cases_ring_torch import GRADIENTS, RESULT, LongZigzag, Orders, ZigzagAttention
+from ringside.checking.suite import Suite, group
+
+HALVES = "the result", "the gradients"
+CUT, OTHER = "lengths that can be cut", "other lengths"
+FEW, SINGLE, GAPS, TWICE = "fewer heads of keys", "float32", "tensors with gaps", "two calls"
+FORWARD, BOTH = "the forward pass", "both passes"
+DIRECTIONS = "forward", "backward"
+PLAIN = ZigzagAttention(3, announced=True)
+ONLY = [PLAIN.with_(parts=parts) for parts in (RESULT, GRADIENTS)]
+TWO = ZigzagAttention(2, how="forward", announced=True)  # only a ring's orders count
+suite = Suite("zigzag_torch")
+
+
+@suite.test(
+    13, "values",
+    group(
+        CUT, TWO, Orders(4, 2, ((0, 3), (1, 2))),
+        Orders(12, 3, ((0, 1, 10, 11), (2, 3, 8, 9), (4, 5, 6, 7))), weight=3,
+    ),
+    group(OTHER, TWO, Orders(6, 2)),
+)  # fmt: skip
+def test_split_and_merge(case, run):
+    """Parts, and the whole again."""
+
+
+@suite.test(12, "values", TWO, TWO.with_(p=3))
+def test_result_on_2_to_5_ranks(case, run):
+    """The forward pass alone."""
+
+
+@suite.test(
+    11, "values", ZigzagAttention(1, parts=GRADIENTS),
+    *(ZigzagAttention(p, parts=GRADIENTS, announced=True) for p in (2, 3)),
+)  # fmt: skip
+def test_gradients_on_2_to_5_ranks(case, run):
+    """Of q, k and v."""
+
+
+@suite.test(
+    11, "values", group(FEW, ZigzagAttention(2, heads=4, kv_heads=2)),
+    group(SINGLE, ZigzagAttention(2, dtype="float32", announced=True)),
+    group(GAPS, ZigzagAttention(2, how="gaps", announced=True)),
+    group(TWICE, ZigzagAttention(2, how="together")), checked=False,
+)  # fmt: skip
+def test_fewer_heads_float32_gaps_and_two_calls(case, run):
+    case.check_each(run)
+
+
+test_real_gloo = suite.real_ranks(3, ZigzagAttention(3))
+
+
+@suite.test(
+    10, "communication", group(FORWARD, ZigzagAttention(3, how="forward")),
+    group(BOTH, ZigzagAttention(3)),
+)  # fmt: skip
+def test_bytes_of_both_passes(case, run, ranks):
+    case.check_volume(run)
+    ranks.record(case, run, {"sent_bytes": [case.allowed_bytes] * case.p})
+
+
+test_given_group_is_used = suite.given_communicator(
+    4, *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)), comm="the group"
+)
+
+
+@suite.test(
+    8, "schedule", *(group(name, case) for name, case in zip(DIRECTIONS, ONLY, strict=True))
+)
+def test_keys_travel_on_while_their_block_is_computed(case, run):
+    case.check_travelling(run, DIRECTIONS[case.parts == GRADIENTS])
+
+
+@suite.test(8, "schedule", ZigzagAttention(3, (8,), parts=RESULT))
+def test_all_ranks_have_the_same_work(case, run):
+    case.check_balanced(run)
+
+
+test_any_order_and_everything_waited_for = suite.slow_messages(
+    6, *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True))
+)
+
+
+@suite.test(2, "safety", ZigzagAttention(2, announced=True))
+def test_inputs_and_incoming_gradient_stay(case, run):
+    case.check_kept(run)
+
+
+@suite.test(12, "speed", LongZigzag(2, gpus=4))
+def test_time_of_a_long_sequence_on_8_ranks(case, run, ranks):
+    """A trace is believed that agrees with what the network counts, operation by operation."""
+    case.check_trace(ranks)
+    case.check_time(ranks)
