@@ -51,6 +51,10 @@ class InParts:
 
     shares = ()
 
+    def _own(self):
+        """Sentences name the part that is wrong, and not all that are compared."""
+        return [(name, value) for name, value in super()._own() if name != "parts"]
+
     def check_each(self, run):
         """Each group of parts that is right earns its share."""
         assert_shares(*((1, functools.partial(self.check_parts, run, own)) for own in self.shares))
