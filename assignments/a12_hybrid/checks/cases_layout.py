@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from given.einsum_graph import GRAPHS, MLP_SIZES, place
 
+from checks.cases import Kept
 from ringside.checking import assert_array, assert_ran
 from ringside.checking.cases import Case, Formula, brief
 
@@ -106,7 +107,7 @@ class Execute(Case):
 
     def inputs(self, rank):
         whole = self.whole()
-        parts = {name: self.part(name, whole[name], rank) for name in GRAPHS[self.graph][0].given()}
+        parts = [self.part(name, whole[name], rank) for name in GRAPHS[self.graph][0].given()]
         return self.graph, dict(self.layout), dict(self.mesh), parts
 
     def check(self, run):
@@ -126,3 +127,10 @@ class Execute(Case):
     @property
     def told(self):
         return f"{self.graph}, layout {self.layout} on the mesh {self.mesh}"
+
+
+@dataclass(frozen=True)
+class KeptExecute(Kept, Execute):
+    """Two runs in a row."""
+
+    asked = "checks/inside.py:executed"

@@ -107,6 +107,8 @@ class Plan(Formula):
         fields, _, asked = value
         if asked > MOST_ASKED:
             raise Verdict(f"{self} asked the cost model {asked} times; {MOST_ASKED} are allowed.")
+        if fields is None or self.gives is None:
+            return
         config, costs = self.planned(fields)
         ratio = costs.step_s / self.gives
         award(

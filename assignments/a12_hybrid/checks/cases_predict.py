@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from ringside.checking import Verdict
 from ringside.checking.cases import Formula, brief
+from ringside.checking.formulas import plain
 from ringside.checking.published import load
 
 NAMES = "num_layers", "hidden", "num_heads", "batch", "vocabulary", "sequence"
@@ -39,7 +40,7 @@ class Number(Formula):
 
     def check_number(self, value, what):
         """Raise a verdict unless it is near the right one."""
-        right = self.gives
+        value, right = plain(value), self.gives
         if type(value) not in (int, float) or not math.isfinite(value):
             raise Verdict(f"{what} is {brief(value)}; it must be a finite number.")
         if right is not None and abs(value - right) > self.within * abs(right) + 1e-12:

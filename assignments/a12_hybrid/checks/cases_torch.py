@@ -399,6 +399,8 @@ def assert_trace_agrees(case, ranks):
 
 def assert_time(case, ranks, full=1.05, half=1.5):
     """A step of a large model, traced on fake tensors, against our solution's time."""
+    if case.gpus not in LARGE:
+        return
     given, bound_s = LARGE[case.gpus], LARGE_S[case.gpus]
     n = given[1]
     try:

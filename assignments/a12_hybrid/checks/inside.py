@@ -5,6 +5,7 @@ rank they ask for here.
 """
 
 import dataclasses
+from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,21 @@ from mpi4py import MPI
 
 from ringside import Machine
 from ringside.checking.callers import find
-from ringside.checking.inside import several
+from ringside.checking.inside import same, several
 from ringside.scale import hybrid_cost
+
+
+def kept(comm, target, arguments):
+    """Two calls with the same arguments.
+
+    Returns:
+        ``(first, second, changed)``: both results, looked at after the second call; and whether the
+        arguments are other ones then.
+    """
+    before = deepcopy(arguments)
+    results = [find(target)(comm, *arguments) for _ in range(2)]
+    return *results, not same(arguments, before)
+
 
 # -- grid ------------------------------------------------------------------------------------------
 
@@ -127,5 +141,7 @@ def layout_calls(comm, target, calls):
 
 
 def executed(comm, name, layout, mesh, parts):
-    """``layout.execute`` of a graph that is named."""
-    return find("layout:execute")(comm, GRAPHS[name][0], layout, mesh, parts)
+    """``layout.execute`` of a graph that is named; ``parts`` of its given tensors, in order."""
+    graph = GRAPHS[name][0]
+    named = dict(zip(graph.given(), parts, strict=True))
+    return find("layout:execute")(comm, graph, layout, mesh, named)
