@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ringside.checking import Verdict
-from ringside.checking.cases import Formula, brief
-from ringside.checking.formulas import plain
+from ringside.checking.cases import Formula, brief, plain
 from ringside.checking.published import load
 
 NAMES = "num_layers", "hidden", "num_heads", "batch", "vocabulary", "sequence"
