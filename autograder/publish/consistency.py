@@ -2,8 +2,8 @@
 
     assignment.toml   [[module]], the list that all else is compared with
     notebook.py       {{module X}}, {{check X}}, {{run R}}, {{paragraph P}}
-    checks/           test_X.py, which gives each test its points; targets like "X:function"
-    hidden/           targets
+    checks/           test_X.py, which gives each test its points
+    hidden/           targets like "X:function"
     verify/           X.diff, X__name.py
 
 A place that names a module which is not there would be found by a student otherwise.
@@ -82,7 +82,7 @@ def _strangers(plan: Assignment, solution: Path) -> Iterator[tuple[str, str]]:
         if match and match[1] in ("module", "check") and word not in names:
             yield f"notebook.py:{number}: {line.strip()}", word
     files = {path.stem for path in solution.glob("*.py")}
-    for path in sorted((*solution.glob("checks/*.py"), *solution.glob("hidden/*.py"))):
+    for path in sorted(solution.glob("hidden/*.py")):
         for number, module in targets(path.read_text(encoding="utf-8")):
             if module not in files:
                 yield f"{path.relative_to(solution).as_posix()}:{number}", module

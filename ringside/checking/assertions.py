@@ -15,7 +15,7 @@ import math
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,7 @@ from ringside.trace import UNDESCRIBED, Kind, Op
 from ringside.units import format_count
 
 if TYPE_CHECKING:
-    from ringside.checking.cases import Case
     from ringside.session.session import Result
-
-T = TypeVar("T")
 
 EAGER_BYTES = 65536
 LATENCY_SEEDS = (1, 2, 3)
@@ -60,6 +57,15 @@ class Verdict(AssertionError):
         return "\n".join([self.sentence, *(f"  {line}" for line in more if line)])
 
 
+class About(Protocol):
+    """What a sentence is about: a ``ringside.checking.cases.Case``."""
+
+    @property
+    def p(self) -> int: ...
+
+    def fail(self, sentence: str, detail: str = "") -> Verdict: ...
+
+
 def verify(condition: bool, sentence: str, *, detail: str = "") -> None:
     """Raise a verdict unless the condition holds."""
     if not condition:
@@ -73,7 +79,7 @@ def award(fraction: float, sentence: str) -> None:
 
 
 def assert_strangers_idle(
-    result: Result, members: Sequence[int], case: Case, comm: str = "comm"
+    result: Result, members: Sequence[int], case: About, comm: str = "comm"
 ) -> None:
     """Ranks of the world outside ``comm`` exchanged no messages and came to no collective."""
     for stranger in sorted(set(range(result.world_size)) - set(members)):
@@ -149,7 +155,7 @@ def noted(detail: str, results: Iterable[Result]) -> str:
     return "\n".join(filter(None, [detail, *new[:2]]))
 
 
-def assert_ran(result: Result, case: Case) -> None:
+def assert_ran(result: Result, case: About) -> None:
     """The run ended on all ranks, without an exception, a deadlock or a broken limit."""
     error = result.error
     if error is None:
@@ -172,7 +178,7 @@ def assert_array(
     value: Any,
     expected: Array,
     scale: Array | None,
-    case: Case,
+    case: About,
     what: str,
     parts: Sequence[Array] = (),
 ) -> None:
@@ -266,7 +272,7 @@ def magnitude(vectors: Sequence[Array]) -> Array:
     return summed
 
 
-def assert_inputs_kept(result: Result, case: Case) -> None:
+def assert_inputs_kept(result: Result, case: About) -> None:
     """No rank changed its input."""
     for rank, changed in enumerate(result.inputs_changed):
         if changed:
@@ -274,7 +280,7 @@ def assert_inputs_kept(result: Result, case: Case) -> None:
 
 
 def assert_bytes(
-    result: Result, allowed: Sequence[int], case: Case, members: Sequence[int] | None = None
+    result: Result, allowed: Sequence[int], case: About, members: Sequence[int] | None = None
 ) -> None:
     """Each rank sent and received at most so many bytes."""
     sent, received = result.sent_bytes(), result.received_bytes()
@@ -288,7 +294,7 @@ def assert_bytes(
 
 
 def assert_moved(
-    result: Result, allowed: float, case: Case, rule: str = "", *, rank: int | None = None
+    result: Result, allowed: float, case: About, rule: str = "", *, rank: int | None = None
 ) -> None:
     """Each rank sent and received at most so many bytes, collectives counted as a ring's.
 
@@ -305,7 +311,7 @@ def assert_moved(
                 )
 
 
-def assert_pairs(result: Result, allowed: Array, case: Case) -> None:
+def assert_pairs(result: Result, allowed: Array, case: About) -> None:
     """Each rank sent each other rank at most so many bytes: ``allowed[source, dest]``."""
     sent = np.asarray(result.bytes_matrix())
     over = np.argwhere(sent > allowed)
@@ -317,7 +323,7 @@ def assert_pairs(result: Result, allowed: Array, case: Case) -> None:
         )
 
 
-def assert_messages(result: Result, allowed: Sequence[int], case: Case) -> None:
+def assert_messages(result: Result, allowed: Sequence[int], case: About) -> None:
     """Each rank sent at most so many messages."""
     for rank, (count, bound) in enumerate(zip(result.sent_messages(), allowed, strict=True)):
         if count > bound:
@@ -329,7 +335,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: str) -> None:
+def assert_peers(result: Result, allowed: Sequence[set[int]], case: About, rule: str) -> None:
     """Each rank exchanged messages with some ranks only."""
     for rank, peers in enumerate(allowed):
         strangers = sorted(set(result.peers(rank)) - peers)
@@ -337,7 +343,7 @@ def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: 
             raise case.fail(f"rank {rank} exchanged messages with rank {strangers[0]}; {rule}.")
 
 
-def assert_own_messages(result: Result, case: Case) -> None:
+def assert_own_messages(result: Result, case: About) -> None:
     """No library collective, no message to oneself; communicators within the docstrings' bound."""
     used = result.collectives[0].name if result.collectives else _among_neighbours(result)
     if used:
@@ -366,7 +372,7 @@ def _among_neighbours(result: Result) -> str:
 
 
 def assert_requests_complete(
-    result: Result, case: Case, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
+    result: Result, case: About, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
 ) -> None:
     """Every send and receive that a rank started was waited for, or tested until it was done.
 
@@ -397,7 +403,7 @@ def open_request(result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
 def assert_makespan(
     result: Result,
     bound_s: float,
-    case: Case,
+    case: About,
     *,
     full: float = 1.05,
     half: float = 1.5,

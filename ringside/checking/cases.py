@@ -19,8 +19,8 @@ A case knows its inputs, what must come out, and how the two are compared; it sa
 comes from its fields: inputs are drawn from ``seed``, which the grader draws from the course's
 secret for a hidden run, and which is 0 for a public one.
 
-What can be said of any call is in the fields of ``Case`` itself: the ranks of a larger world that
-make up ``comm``, the machine, permuted latencies, and whether the passes are announced.
+What can be said of any call is in the fields of ``Case`` itself: which ranks of a larger world
+``comm`` has, the machine, permuted latencies, and whether the passes are announced.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class MlpLayer(Layer):
         return x, params, normal(rng, self.n, d)
 
     def serial(self, x, params, grad):
-        gamma, beta, W1, b1, W2, b2 = params
-        n, kept = layer_norm(x, gamma, beta)
+        n, kept = layer_norm(x, *params[:2])
+        W1, b1, W2, b2 = params[2:]
         z = n @ W1 + b1
         a, grad_z = gelu(z), gelu_backward(z, grad @ W2.T)
         grad_x, grad_gamma, grad_beta = layer_norm_backward(kept, grad_z @ W1.T)

@@ -31,8 +31,9 @@ def server_training(comm, steps, paces, staleness, n=4, seed=0, fixed=False):
     return find("server:work")(comm, problem.gradient(worker), problem.steps[worker])
 
 
-def server_twice(comm, *arguments):
+def server_twice(comm, steps, paces, staleness, n=4, seed=0, fixed=False):
     """The same training twice; what it gave the first time and the second time."""
+    arguments = steps, paces, staleness, n, seed, fixed
     first = deepcopy(server_training(comm, *arguments))
     comm.Barrier()
     return first, server_training(comm, *arguments)

