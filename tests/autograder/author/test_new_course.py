@@ -63,8 +63,10 @@ def test_a_new_course_has_the_release_and_its_source_and_nothing_that_was_tried_
         tried.unlink()
     for course in (own, other):
         assert course.release(NAME) == course.build / "release" / NAME
-        kits = {path.name: path.read_bytes() for path in (own.kit / "assignments" / NAME).iterdir()}
-        ours = {path.name: path.read_bytes() for path in course.release(NAME).iterdir()}
+        kits = {
+            path.name: path.read_bytes() for path in (own.kit / "assignments" / NAME).rglob("*.*")
+        }
+        ours = {path.name: path.read_bytes() for path in course.release(NAME).rglob("*.*")}
         assert ours == kits
         assert (course.source(NAME) / f"{NAME}.ipynb").is_file()
     assert build.stale(plans.load(NAME, own), own) == []

@@ -21,7 +21,7 @@ def test_a_release_tells_the_gradebook_and_a_second_one_keeps_grades(
     course: Course, hand_in: Writer, notebook: Writer, tmp_path: Path
 ) -> None:
     exchange = tmp_path / "exchange"
-    before = {path.name: path.read_bytes() for path in course.release(NAME).iterdir()}
+    before = {path.name: path.read_bytes() for path in course.release(NAME).rglob("*.*")}
 
     def release() -> None:
         config = nbgrader_steps.configuration(course)
@@ -32,7 +32,7 @@ def test_a_release_tells_the_gradebook_and_a_second_one_keeps_grades(
 
     release()
     outbound = exchange / "ringside" / "outbound" / NAME
-    assert {path.name: path.read_bytes() for path in outbound.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in outbound.rglob("*.*")} == before
     with database.open_gradebook(course) as book:
         assert book.find_assignment(NAME).max_score == 30 + 60 + 5 + 5
 

@@ -280,6 +280,7 @@ def test_a_githubs_repository_holds_what_is_handed_out_and_what_it_is_made_for(
     three: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(github, "script", lambda *_, **__: "jobs:\n")
+    monkeypatch.setattr("autograder.course.assignment.Assignment.has_tests", True)
     assert cli.main(["platform", "github", NAME, "--to", "repository"]) == 0
     assert handed_out(Path("repository")) == {NAME}
     assert "private" not in capsys.readouterr().out

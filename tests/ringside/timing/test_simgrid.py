@@ -225,7 +225,7 @@ def calls(world_size: int) -> Iterator[tuple[Path, str, str, list[tuple[Any, ...
         # of an exchange.
         if path.stem in ("broken", "step_torch", "wire"):
             continue
-        for function in inputs.functions(path):
+        for function in (f for f in inputs.functions(path) if not f.endswith("_twice")):
             with contextlib.suppress(TargetError):  # it wants what no option gives
                 arguments = inputs.arguments(path, function, world_size, options)
                 yield folder, path.relative_to(folder).as_posix(), function, arguments
