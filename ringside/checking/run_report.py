@@ -17,23 +17,25 @@ from ringside.session.session import Result
 from ringside.units import format_bytes, format_count, format_time
 
 
-def verdict(
-    result: Result,
-    function: str | None,
-    options: inputs.Options | None,
-    path: Path,
-) -> str:
-    """Return "right", "wrong" or "not compared" with the serial computation."""
+def compared(
+    result: Result, function: str | None, options: inputs.Options | None, path: Path
+) -> tuple[str, str]:
+    """ "right", "wrong" or "not compared" with the serial computation, and what is wrong."""
     if function is None or options is None or result.error is not None:
-        return "not compared"
+        return "not compared", ""
     nothing = all(value is None for value in result.values)
     if nothing and inputs.takes_group(path, function):
-        return "not compared"  # it overwrites its tensor
+        return "not compared", ""  # it overwrites its tensor
+    p = len(result.values)
     for rank, value in enumerate(result.values):
-        right = inputs.is_right(value, function, len(result.values), rank, options, path)
-        if not right:
-            return "not compared" if right is None else "wrong"
-    return "right"
+        truth = inputs.expected(function, p, rank, options)
+        if truth is None:
+            return "not compared", ""
+        if not inputs.matches(value, truth):
+            sentence = f"Rank {rank} returned {short(value)}; it must be {short(truth)}."
+            parts = inputs.parts(function, p, rank, options)
+            return "wrong", sentence + _resemblance(value, truth, parts)
+    return "right", ""
 
 
 def nothing_happened(result: Result) -> bool:
@@ -72,8 +74,13 @@ def text(
     values: str,
     options: inputs.Options | None,
     path: Path | None = None,
+    wrong: str = "",
 ) -> str:
-    """For people: what each rank printed, returned, sent and waited."""
+    """For people: what each rank printed, returned, sent and waited.
+
+    Args:
+        wrong: a sentence that stands behind ``values: wrong``.
+    """
     lines: list[str] = []
     for rank, printed in enumerate(result.output):
         lines += [f"[{rank}] {line}" for line in printed.splitlines()]
@@ -93,7 +100,10 @@ def text(
     if result.unreceived:
         lines.append(f"sent and never received: {result.unreceived[0]}")
     if values != "not compared":
-        lines.append(f"values: {values}" + _first_wrong(result, target, options, values))
+        more = f". {wrong}" if wrong else ""
+        if values == "right":
+            more = ", equal to the serial computation on every rank"
+        lines.append(f"values: {values}{more}")
     elif result.error is None and options is not None:
         lines += [
             f"rank {rank} returned {short(value)}" for rank, value in enumerate(result.values[:8])
@@ -158,20 +168,6 @@ def _as_ring(result: Result) -> str:
     except ValueError:  # no ring is known for one of them
         return ""
     return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)} in all)"
-
-
-def _first_wrong(result: Result, target: str, options: inputs.Options | None, values: str) -> str:
-    if values != "wrong":
-        return ", equal to the serial computation on every rank"
-    if options is None:  # a case's own sentence follows
-        return ""
-    function, p = target.rpartition(":")[2], len(result.values)
-    for rank, value in enumerate(result.values):
-        truth = inputs.expected(function, p, rank, options)
-        if not inputs.matches(value, truth):
-            sentence = f". Rank {rank} returned {short(value)}; it must be {short(truth)}."
-            return sentence + _resemblance(value, truth, inputs.parts(function, p, rank, options))
-    return ""
 
 
 def _resemblance(value: Any, wanted: Array, parts: Sequence[Array]) -> str:

@@ -113,25 +113,24 @@ def run(asked: argparse.Namespace) -> int:
             timeout_s=asked.timeout if asked.debug is None else None,
             factors=None if case is None else case.factors,
         )
-    wrong = None
-    if case is not None:
+    values, wrong = "right", ""
+    if case is None:
+        values, wrong = run_report.compared(result, target.function, options, path)
+    else:
         try:
             case.check(result)
         except Verdict as verdict:
-            wrong = verdict
+            values, wrong = "wrong", verdict.sentence
     with waiting("timing the run on the machine"):
-        if case is not None:
-            values = "wrong" if wrong is not None else "right"
-        else:
-            values = run_report.verdict(result, target.function, options, path)
         if asked.json:
             report = run_report.as_json(result, name, values)
         else:
             shown = f"{name} ({case.told})" if case is not None and case.told else name
-            details = options if case is None else None  # `shown` says a case's
-            text = run_report.text(result, shown, values, details, path)
+            # `shown` says a case's details, and its sentence follows the report.
+            more = (options, path, wrong) if case is None else (None, path)
+            text = run_report.text(result, shown, values, *more)
     if asked.json:
-        print_json({**report, "verdict": wrong.sentence if wrong is not None else None})
+        print_json({**report, "verdict": wrong or None})
     else:
         print(text)
         if target.function is None and run_report.nothing_happened(result):
@@ -140,12 +139,12 @@ def run(asked: argparse.Namespace) -> int:
                 f"{name} was run as a script: it printed and sent nothing. To call a function of "
                 f"it: `ringside run {name}:FUNCTION` (functions of comm: {functions})."
             )
-        if wrong is not None:
-            print(f"\n{wrong.sentence}")
+        if case is not None and wrong:
+            print(f"\n{wrong}")
     lines = _leave_files(asked, result)
     if not asked.json:
         print("\n".join(lines), end="\n" if lines else "")
-    return 1 if result.error or wrong is not None or values == "wrong" else 0
+    return 1 if result.error or values == "wrong" else 0
 
 
 def _can_debug(rank: int, world_size: int) -> None:

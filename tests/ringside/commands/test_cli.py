@@ -393,6 +393,15 @@ def test_check_gives_points_counts_and_a_timeline(folder: Path, ringside: Run) -
     assert "<svg" in (folder / found["modules"]["ring"]["timeline"]).read_text()
 
 
+def test_a_program_reads_what_is_wrong_with_the_values(folder: Path, ringside: Run) -> None:
+    (folder / "ring.py").write_text("def all_reduce(comm, x):\n    return x\n")
+    status, output, _ = ringside("run ring.py:all_reduce --ranks 2 --json -- --n 2 --dtype int64")
+    found = json.loads(output)
+    assert (status, found["values"]) == (1, "wrong")
+    assert found["verdict"].startswith("Rank 0 returned [")
+    assert found["verdict"].endswith("wrong element is rank 0's own part alone.")
+
+
 def test_the_line_that_reproduces_a_failure_runs(folder: Path, ringside: Run) -> None:
     _, output, _ = ringside("check ring")
     [line] = set(re.findall(r"try: ringside (.*)", output))
