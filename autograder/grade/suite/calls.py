@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from autograder.grade.suite import whose_fault
 from autograder.grade.suite.disclosure import Disclosure
@@ -35,8 +33,6 @@ from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
 from ringside.units import format_bytes, format_count
 
-T = TypeVar("T")
-
 
 class Ranks:
     """The fixture ``ranks``: calls into the student's module, within what it may use.
@@ -56,7 +52,6 @@ class Ranks:
         self._endless = ""  # the call that did not end, or the last one before all was used up
         self._num_operations = 0
         self._result_bytes = 0
-        self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
         self._called_before = False  # whether there were calls before the running test
@@ -92,13 +87,13 @@ class Ranks:
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
         """Each call in here is made by ranks that have made no other; nothing is recorded."""
-        shared, self._once, self.apart = self._once, {}, True
+        self.apart = True
         num_counts = len(self._record.counts)
         self._session.end_ranks()
         try:
             yield
         finally:
-            self._once, self.apart = shared, False
+            self.apart = False
             del self._record.counts[num_counts:]
 
     def call(
@@ -183,24 +178,6 @@ class Ranks:
                 self._endless = f"a trace of {target} on {format_count(world_size, 'rank')}"
                 self.record_clock(self._allowance.ended_by_clock)
                 raise
-
-    def once(self, name: str, run: Callable[[np.random.Generator], T]) -> T:
-        """What ``run(rng)`` gives, made when it is first asked for under this name.
-
-        Several tests may look at one run: its random numbers come from its own name.
-        """
-        before, self.world_sizes = self.world_sizes, set()
-        earlier, self.made = self.made, []
-        try:
-            if name not in self._once:
-                value = run(self._job.rng(name))
-                self._once[name] = value, self.world_sizes, self.made
-            entry: tuple[T, set[int], list[whose_fault.Made]] = self._once[name]
-            self.world_sizes, self.made = self.world_sizes | entry[1], entry[2]
-            return entry[0]
-        finally:
-            self.world_sizes = self.world_sizes | before
-            self.made = earlier + self.made
 
     def record_clock(self, ended_by_clock: bool) -> None:
         """Note whether only the clock has ended a call: then the whole module is graded again."""

@@ -1,10 +1,9 @@
 """Whose fault it is that a test could not read what came back from the ranks.
 
-Suites call supplied files inside the ranks (``callers.py``), and take their answers apart as those
-files make them: ``for value, error in answers``. A module can put functions of its own in their
-place, and what a test then meets is an exception that looks like a fault of the grader's. So the
-same calls are made of the reference: where its answers have another form, the submission's fault
-it is.
+Suites call ``checks/inside.py`` inside the ranks, and take its answers apart as it makes them:
+``for value, error in answers``. A module can put functions of its own in their place, and what a
+test then meets is an exception that looks like a fault of the grader's. So the same calls are made
+of the reference: where its answers have another form, the submission is at fault.
 
 Where they have the same form, the exception is the grader's own. It costs that test alone, and the
 instructor is told: otherwise a module that knows one of our faults would choose between no grade

@@ -16,27 +16,25 @@ from ringside.checking.fresh_ranks import FreshRanks
 SUITE = """
 import pytest
 from ringside.checking import verify
-from ringside.checking.points import points_of
-
-points = points_of('cost')
+from ringside.checking.points import points
 
 def values(ranks, n):
     return ranks.call('cost:count', 2, (n,)).values
 
-@points(40, 'values')
+@points(40, 'values', 'cost')
 def test_one(ranks):
     verify(values(ranks, 1) == [1, 1], 'one is wrong')
 
-@points(30, 'values')
+@points(30, 'values', 'cost')
 def test_two(ranks, rng):
     n = int(rng.integers(1, 9))
     verify(values(ranks, n) == [n, n], f'{n} is wrong')
 
-@points(20, 'values')
+@points(20, 'values', 'cost')
 def test_three(ranks):
     verify(values(ranks, 3) == [3, 3], 'three is wrong')
 
-@points(10, 'values')
+@points(10, 'values', 'cost')
 def test_zero(ranks):
     verify(values(ranks, 0) == [0, 0], 'zero is wrong')
 """

@@ -221,26 +221,6 @@ def test_judge_wants_the_named_test_to_fail():
     assert not verify.judge(subject, ModuleResult("ring", tests, error="a fault of ours")).ok
 
 
-def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
-    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
-    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
-    made = []
-
-    def run(rng):
-        made.append(rng.integers(1 << 40))
-        return ranks.call("m:f", 2, (1,))
-
-    with Session(tmp_path) as session:
-        ranks = Ranks(session, ModuleResult("m"), job, Allowance(Limits()))
-        first = ranks.once("a", run)
-        assert ranks.world_sizes == {2}
-        ranks.world_sizes = {3}
-        assert ranks.once("a", run) is first
-        assert ranks.world_sizes == {2, 3}
-        ranks.once("b", run)
-    assert made == [job.rng("a").integers(1 << 40), job.rng("b").integers(1 << 40)]
-
-
 def test_after_a_call_that_did_not_end_nothing_is_run(tmp_path):
     (tmp_path / "m.py").write_text(
         "import time\n\ndef f(comm, x):\n    time.sleep(x)\n    return x\n"

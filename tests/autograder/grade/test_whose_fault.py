@@ -47,7 +47,7 @@ def test_answers_of_another_form_are_the_submissions_fault(
     job = SuiteJob("m", str(own), "", secret="s", module_hash="h", sandbox=False)
     with Session(own) as session:
         ranks = Ranks(session, ModuleResult("m"), job, Allowance(Limits()))
-        ranks.once("shared", lambda rng: ranks.call("callers:ask", 1, (3,)))
+        ranks.call("callers:ask", 1, (3,))
     assert misshapen(ranks.made, reference) == blamed
 
 

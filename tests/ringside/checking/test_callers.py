@@ -5,7 +5,7 @@ import pytest
 
 from ringside.checking import find
 from ringside.checking.callers import arrays_in, copied, lists_differ, lists_in
-from ringside.checking.points import points, points_of
+from ringside.checking.points import points
 
 
 def test_a_target_names_a_function_of_a_module() -> None:
@@ -41,8 +41,8 @@ def test_a_copy_shares_no_array_with_its_original() -> None:
 
 
 def test_a_mark_says_what_a_test_is_worth_for_what_and_in_which_module() -> None:
-    for mark in (points(12, "values", "ring"), points_of("ring")(12, "values")):
-        assert mark.name == "points" and mark.args == (12,)
-        assert mark.kwargs == {"kind": "values", "module": "ring", "essential": False}
-    mark = points_of("ring")(7, "communication", essential=True)
+    mark = points(12, "values", "ring")
+    assert mark.name == "points" and mark.args == (12,)
+    assert mark.kwargs == {"kind": "values", "module": "ring", "essential": False}
+    mark = points(7, "communication", "ring", essential=True)
     assert mark.kwargs == {"kind": "communication", "module": "ring", "essential": True}
