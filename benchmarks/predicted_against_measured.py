@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "lectures" / "predicted.md"
 RANKS = 2
 VECTORS = (10_000, 1_000_000)  # elements
-OTHERS = {  # what n is: examples.py of the assignment says it
+OTHERS = {  # what n is: the case of the function says it
     "train_step": (512, 4096),
     "accumulated_step": (512, 4096),
     "broadcast_parameters": (512,),

@@ -2,9 +2,9 @@
 
     assignment.toml             its [[module]], and the [[run]] and [[measured]] of it
     notebook.py                 its section, or where others share that, its cells alone
-    hidden/                     its tests' cases
+    hidden/                     the cases of its tests
     checks/, given/             what nothing names any more
-    MODULE.py, checks/, verify/ its files
+    MODULE.py, verify/          its files, and checks/test_MODULE.py
 
 All of it is done in a scratch copy first, and compared there (`consistency`). What is changed or
 moved is kept as it was, in build/kept. Other modules keep their weights: these are points.

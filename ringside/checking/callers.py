@@ -19,7 +19,9 @@ import numpy.typing as npt
 
 from ringside.targets import find
 
-__all__ = ["arrays_in", "copied", "find", "lists_differ", "lists_in"]
+__all__ = [
+    "arrays_in", "copied", "error_of", "find", "lists_differ", "lists_in", "overlapping",
+]  # fmt: skip
 
 
 def arrays_in(value: Any) -> Iterator[npt.NDArray[Any]]:
@@ -64,3 +66,27 @@ def copied(value: Any) -> Any:
         items = map(copied, value)
         return list(items) if isinstance(value, list) else tuple(items)
     return value
+
+
+def overlapping(values: Iterable[Any]) -> bool:
+    """Whether two of these arrays share memory; what is no array shares none.
+
+    >>> whole = np.zeros(4)
+    >>> overlapping([whole, None, whole[2:]]), overlapping([whole[:2], whole[2:]])
+    (True, False)
+    """
+    arrays = [value for value in values if isinstance(value, np.ndarray) and value.size]
+    return any(np.shares_memory(a, b) for k, a in enumerate(arrays) for b in arrays[:k])
+
+
+def error_of(target: str, *arguments: Any) -> str:
+    """The type of the exception that a call raises; empty if it returns.
+
+    >>> error_of("math:sqrt", -1), error_of("math:sqrt", 1)
+    ('ValueError', '')
+    """
+    try:
+        find(target)(*arguments)
+    except Exception as error:
+        return type(error).__name__
+    return ""

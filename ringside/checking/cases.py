@@ -271,13 +271,15 @@ class Vectors(Case):
 class Formula(Case):
     """A call of a function that needs no ranks: its own fields are the arguments, in order.
 
-    ``right`` says the value that must come out. Where working it out is what students are to write,
-    it isn't overridden, and each case carries its value, ``gives``: a worked example in the public
-    tests; for the hidden ones an ``oracle`` of ``hidden/`` works it out. A case without one is
-    called and not compared. ``raises`` names the exception that must come in a value's place. An
-    argument must stay as it was unless it ``may_change``: where one test asks that for all.
-    ``caller`` makes several calls, and answers as ``ringside.checking.inside.several`` does: for
-    arguments or results that aren't plain values.
+    ``right`` says the value that must come out. Where working it out is the exercise, the class has
+    no ``right`` of its own: each public case carries its value, ``gives``, as a worked example, and
+    an ``oracle`` in ``hidden/`` works out those of the hidden cases. A case without a value is
+    called and not compared.
+
+    ``raises`` names the exception that must come in a value's place. An argument must stay as it
+    was unless it ``may_change``: where one test asks that for all. ``caller`` makes several calls,
+    and answers as ``ringside.checking.inside.several`` does: for arguments or results that aren't
+    plain values.
     """
 
     caller: ClassVar[str] = ""

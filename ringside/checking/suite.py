@@ -209,7 +209,7 @@ def oracle(kind: type[Formula]) -> Callable[[Right], Right]:
         def lr_at(case):
             return ...
 
-    A line of one of its cases gives the value with it.
+    The line of a hidden case that fails gives the value, too.
     """
 
     def give(right: Right) -> Right:
@@ -299,10 +299,10 @@ def answers(
     cases: Sequence[Formula],
     about: Callable[[Case], AbstractContextManager[None]] = lambda case: contextlib.nullcontext(),
 ) -> list[Any]:
-    """What one rank answers to all of these calls, each on fresh ranks where they are.
+    """What one rank answers to these calls; on fresh ranks each call has a rank of its own.
 
     Args:
-        about: in it a verdict on a case is raised.
+        about: gives the context in which a verdict on a case is raised.
 
     Returns:
         Per case ``(value, error, changed)``, as ``ringside.checking.inside.several`` gives them.
@@ -367,12 +367,21 @@ def right_twice(ranks: Any, case: Case, *, inputs_kept: bool = False) -> None:
             (second, "the second of two calls in a row:"),
         )
     ):
-        values = [value[number] for value in run.values]
-        try:
-            of.check(dataclasses.replace(run, values=values))
-        except Verdict as verdict:
-            sentence = verdict.sentence.removeprefix(f"{of}: ")
-            raise case.fail(f"{words} {sentence}", verdict.detail) from None
+        check_other_values(case, of, run, [value[number] for value in run.values], words)
+
+
+def check_other_values(case: Case, of: Case, run: Result, values: list[Any], words: str) -> None:
+    """Raise a verdict unless a run of one case has these values, which another one says are right.
+
+    Args:
+        of: the case whose values they must be.
+        words: how the sentence begins, before what is wrong.
+    """
+    try:
+        of.check(dataclasses.replace(run, values=values))
+    except Verdict as verdict:
+        sentence = verdict.sentence.removeprefix(f"{of}: ")
+        raise case.fail(f"{words} {sentence}", verdict.detail) from None
 
 
 def contrasted(
@@ -478,7 +487,7 @@ class Suite:
 
         Args:
             kinds: what must be completed, beside sends and receives; ``Kind.COLLECTIVE``.
-            sends: with "buffered", also where short sends don't wait: ranks run ahead there.
+            sends: machines to try; on "buffered" short sends don't wait, and ranks run ahead.
         """
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ examples:
   ringside check                 all modules of the assignment's folder
   ringside check ring star       these two
   ringside check ring --test bytes_per_rank      one test
-  ringside check ring --case "p=5 n=11"      the tests that take it, with this case
+  ringside check ring --case "p=5 n=11"          the tests that take it, with this case
   ringside check --timeout 60    each call on ranks has a minute: a slow machine
   ringside check --watch         again whenever a module is saved, until Ctrl-C
   ringside check --json

@@ -221,11 +221,11 @@ def calls(world_size: int) -> Iterator[tuple[Path, str, str, list[tuple[Any, ...
     paths = [*REFERENCE.parent.glob("*/*.py"), *REFERENCE.parent.glob("*/checks/inside*.py")]
     for path in sorted(paths):
         folder = path.parent.parent if path.parent.name == "checks" else path.parent
-        # A deadlock to be mended, what wants a model that only callers_torch.py makes, and one half
+        # A deadlock to be mended, what wants a model that only checks/ makes, and one half
         # of an exchange.
         if path.stem in ("broken", "step_torch", "wire"):
             continue
-        for function in (f for f in inputs.functions(path) if not f.endswith("_twice")):
+        for function in inputs.functions(path):
             with contextlib.suppress(TargetError):  # it wants what no option gives
                 arguments = inputs.arguments(path, function, world_size, options)
                 yield folder, path.relative_to(folder).as_posix(), function, arguments
