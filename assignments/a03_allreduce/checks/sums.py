@@ -4,12 +4,12 @@ A suite says which calls they are about and what each is worth, and gives each i
 
     suite = Sums("star", Star)
 
-    test_second_call_is_independent = suite.second_call(4)
+    test_second_call_is_independent = suite.again(4)
 """
 
 from functools import partial
 
-from ringside.checking import LATENCY_SEEDS, assert_own_messages
+from ringside.checking import LATENCY_SEEDS, assert_inputs_kept, assert_own_messages
 from ringside.checking.suite import Suite, contrasted, group, right_run
 
 PLAIN = "powers of two as numbers of ranks p, where p divides n"
@@ -87,9 +87,7 @@ class Sums(Suite):
 
         @self.test(number, "values", *shares(*cases, *more))
         def test(case, run):
-            for rank, changed in enumerate(run.inputs_changed):
-                if changed:
-                    raise case.fail(f"rank {rank} changed its input; it must stay as it was.")
+            assert_inputs_kept(run, case)
 
         return test
 

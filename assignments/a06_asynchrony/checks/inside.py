@@ -12,7 +12,7 @@ from given.server_problem import Problem
 from given.wire import END, PULL, PUSH, STATE, receive, send
 
 import ringside
-from ringside.checking.callers import find
+from ringside.checking.callers import error_of, find, overlapping
 
 # -- server ----------------------------------------------------------------------------------------
 
@@ -200,21 +200,3 @@ def gossip_refused(comm, neighbours, weights, num_rounds):
     named = {"me": comm.Get_rank(), "you": 1 - comm.Get_rank()}
     row = [named.get(each, each) for each in neighbours]
     return error_of("gossip:average", comm, np.ones(3), row, list(weights), num_rounds), 0
-
-
-# -- what several of them need ---------------------------------------------------------------------
-
-
-def overlapping(arrays):
-    """Do two of these share memory?"""
-    found = [array for array in arrays if isinstance(array, np.ndarray) and array.size]
-    return any(np.shares_memory(a, b) for k, a in enumerate(found) for b in found[:k])
-
-
-def error_of(target, *arguments):
-    """The type of the exception that a call raises; empty if it returns."""
-    try:
-        find(target)(*arguments)
-    except Exception as error:
-        return type(error).__name__
-    return ""

@@ -7,7 +7,7 @@ model, and what must be looked at from inside, is here.
 import torch
 from given.local_problem_torch import LocalLoss, Network, optimizer_of
 
-from ringside.checking.callers import find
+from ringside.checking.callers import error_of, find
 
 # -- diloco_torch ----------------------------------------------------------------------------------
 
@@ -30,8 +30,9 @@ def diloco_trained(group, params, batches, inner, frozen, step_s, numbers):
     return returned is None, [each.detach().clone() for each in held]
 
 
-def diloco_twice(group, *arguments):
+def diloco_twice(group, params, batches, inner, frozen, step_s, numbers):
     """The same training twice, of two models."""
+    arguments = params, batches, inner, frozen, step_s, numbers
     return diloco_trained(group, *arguments), diloco_trained(group, *arguments)
 
 
@@ -110,12 +111,3 @@ def compress_refused(group, approx_rank, residual_shape):
 def share(a, b):
     """Do two tensors lie in the same memory?"""
     return bool(a.numel()) and a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-
-
-def error_of(target, *arguments):
-    """The type of the exception that a call raises; empty if it returns."""
-    try:
-        find(target)(*arguments)
-    except Exception as error:
-        return type(error).__name__
-    return ""

@@ -362,10 +362,13 @@ class MeasuredPair(OnTorch):
         x, dz = rng.standard_normal((2, self.n, d)).astype(self.dtype)
         return params, x, dz
 
+    def right(self):
+        z, dx, _ = serial_pair(*self.inputs(0))
+        return [(z, dx)] * self.p
+
     def check(self, run):
         assert_ran(run, self)
-        z, dx, _ = serial_pair(*self.inputs(0))
-        for rank, value in enumerate(run.values):
+        for rank, (value, (z, dx)) in enumerate(zip(run.values, self.right(), strict=True)):
             assert_near(value[0], z, self, f"rank {rank}'s result")
             assert_near(value[1], dx, self, f"rank {rank}'s gradient of x")
 

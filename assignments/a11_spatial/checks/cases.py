@@ -1,6 +1,5 @@
 """The calls of halo.py and conv.py that the tests make, and what must come of them."""
 
-import dataclasses
 import functools
 import itertools
 import re
@@ -17,7 +16,7 @@ from ringside.checking import (
     assert_ran,
 )
 from ringside.checking.cases import Case, assert_like, cast, machine_of
-from ringside.checking.suite import arguments, called, called_by
+from ringside.checking.suite import arguments, called, called_by, check_other_values
 from ringside.trace import Kind
 
 
@@ -548,11 +547,7 @@ def assert_kept(case, ranks):
     assert_ran(run, case)
     for name, of in (("first", case), ("early", case), ("second", second)):
         values = [value[name] for value in run.values]
-        try:
-            of.check(dataclasses.replace(run, values=values))
-        except Verdict as verdict:
-            sentence = verdict.sentence.removeprefix(f"{of}: ")
-            raise case.fail(f"{WORDS[name]} {sentence}", verdict.detail) from None
+        check_other_values(case, of, run, values, WORDS[name])
     for rank, value in enumerate(run.values):
         if value["changed"]:
             raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")

@@ -13,7 +13,7 @@ from given.layers import Conv
 
 from ringside import Machine
 from ringside.checking import find
-from ringside.checking.callers import arrays_in, copied
+from ringside.checking.callers import arrays_in, copied, error_of, overlapping
 from ringside.checking.inside import same, several
 
 
@@ -53,13 +53,7 @@ def gapped(value, is_writeable):
     return wide
 
 
-def overlapping(arrays):
-    """Do two of these share memory?"""
-    found = [array for array in arrays if array.size]
-    return any(np.shares_memory(a, b) for k, a in enumerate(found) for b in found[:k])
-
-
-def error_of(target, *arguments):
+def tried(target, *arguments):
     """The type of the exception that a call raises, and the result; empty if it returns."""
     try:
         return "", find(target)(*arguments)
@@ -72,7 +66,7 @@ def error_of(target, *arguments):
 
 def refused_halo(comm, x, halo_width):
     """``halo.exchange`` where a part may be too low: the exception's type, and the result."""
-    return error_of("halo:exchange", comm, x, halo_width)
+    return tried("halo:exchange", comm, x, halo_width)
 
 
 # -- conv ------------------------------------------------------------------------------------------
@@ -113,17 +107,17 @@ def costs(comm, target, calls):
 # -- ring_attention --------------------------------------------------------------------------------
 
 
-def held_attention(comm, *arguments):
+def held_attention(comm, q, k, v, lengths, *options):
     """``ring_attention.attention``, and the most bytes that were allocated at a time."""
     tracemalloc.start()
     try:
-        result = find("ring_attention:attention")(comm, *arguments)
+        result = find("ring_attention:attention")(comm, q, k, v, lengths, *options)
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     return result, held
 
 
-def refused_attention(comm, *arguments):
+def refused_attention(comm, q, k, v, lengths, *options):
     """``ring_attention.attention`` with arguments that can't be right: its exception's type."""
-    return error_of("ring_attention:attention", comm, *arguments)[0]
+    return error_of("ring_attention:attention", comm, q, k, v, lengths, *options)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ringside.checking import find
+from ringside.checking.callers import error_of, find
 
 # -- conv_torch ------------------------------------------------------------------------------------
 
@@ -114,15 +114,3 @@ def refused_ulysses(group, heads, kv_heads):
     """``ulysses_torch.attention`` with heads that the ranks can't share: its error."""
     q, k = torch.ones(1, heads, 2, 4), torch.ones(1, kv_heads, 2, 4)
     return error_of("ulysses_torch:attention", group, q, k, k, attention("before"))
-
-
-# -- what several of them need ---------------------------------------------------------------------
-
-
-def error_of(target, *arguments):
-    """The type of the exception that a call raises; empty if it returns."""
-    try:
-        find(target)(*arguments)
-    except Exception as error:
-        return type(error).__name__
-    return ""
