@@ -291,7 +291,7 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
     """Simulated ranks that run the modules beside the test."""
-    with Session(folder_of(request)) as session:
+    with Session(folder_of(request), confined=True) as session:
         config = request.config
         case = config.getoption("--ringside-case")
         yield Ranks(session, config.stash[_RECORD], config.stash[_RUNNING], case)

@@ -19,6 +19,7 @@ from ringside.network import codec
 OwnFrame = tuple[str, int, str, str]  # file, line, function, text
 
 _HERE = str(PACKAGE)
+confined = True  # whether this rank may not touch files; a rank of one's own run may
 _MOST_FRAMES = 12
 _MOST_TEXT = 300  # of a line of source
 _MAX_LINE = 1 << 31
@@ -61,7 +62,7 @@ def encode_caught(error: BaseException, folder: str) -> bytes:
 
 def _hint(error: BaseException) -> str:
     """What to do about exceptions whose own message doesn't say it."""
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) and confined:
         return "Ranks may not write files or start programs: return the value instead."
     if isinstance(error, EOFError) and str(error) == "EOF when reading a line":
         return "Ranks have no keyboard: give the value as an argument instead."

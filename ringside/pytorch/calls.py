@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import runpy
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +12,7 @@ import ringside.network.link
 from ringside.network.link import CommInfo
 from ringside.pytorch import front, tensors
 from ringside.pytorch.counting import Meter
+from ringside.ranks import script
 
 
 def make_call(
@@ -32,10 +30,8 @@ def make_call(
     meter = Meter(ringside.network.link.current())
     if call["function"] is None:
         front.begin(None)
-        path = os.path.join(folder, call["file"])
-        sys.argv = [path, *call["args"]]
         with meter:
-            runpy.run_path(path, run_name="__main__")
+            script.run(call, folder)
         return {"memory": meter.memory.report()}, None
     group = front.begin(info if call["comm"] else None)
     function = find()

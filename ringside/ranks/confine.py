@@ -41,6 +41,7 @@ __all__ = [
     "harden_zygote",
     "interpreter_paths",
     "limit_resources",
+    "stay_with_parent",
 ]
 
 _PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 3, 4, 38
@@ -168,6 +169,13 @@ def confine(
         filtered = False
         missing_here.append(f"system calls are not filtered: {error.strerror}")
     return ConfineReport(sys.platform, version, filtered, tuple(missing_here))
+
+
+def stay_with_parent() -> None:
+    """What an unconfined rank needs: it ends with the zygote, and may look at itself in /proc."""
+    if _LINUX:
+        _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+        _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def file_rules(strict: bool, read: Sequence[Path], scratch: Path | None = None) -> landlock.Rules:

@@ -10,7 +10,6 @@ import json
 import linecache
 import os
 import random
-import runpy
 import signal
 import socket
 import sys
@@ -27,8 +26,8 @@ from ringside.network import codec, failure
 from ringside.network.failure import OwnFrame
 from ringside.network.link import CommInfo, Link, current, set_current
 from ringside.network.wire import Op, result_parts, split_call
-from ringside.ranks import bytecode, debugger, landlock
-from ringside.ranks.confine import confine
+from ringside.ranks import bytecode, debugger, landlock, script, surroundings
+from ringside.ranks.confine import confine, stay_with_parent
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 # As they are before a student's file can put others in their places.
@@ -85,8 +84,13 @@ def serve(
     # Behind the imports above: a torch.py of the student's would be taken for the library, or a
     # code.py of theirs for what pdb imports.
     sys.path.insert(0, folder)
+    if command["surroundings"]:
+        surroundings.enter(command["surroundings"])
+    failure.confined = command["confine"]
     if command["confine"]:
         confine(None, strict=command["strict"], rules=rules)
+    else:
+        stay_with_parent()
     if rules is not None and rules.abi:
         os.close(rules.descriptor)
     modules: dict[str, Any] = {}
@@ -173,10 +177,8 @@ def make_call(
     folder: str,
     find: Callable[[], Any],
 ) -> tuple[dict[str, bool], Any]:
-    path = os.path.join(folder, call["file"])
     if call["function"] is None:
-        sys.argv = [path, *call["args"]]
-        runpy.run_path(path, run_name="__main__")
+        script.run(call, folder)
         return {}, None
     function = find()
     args = list(call["args"])

@@ -29,6 +29,7 @@ from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import CollectiveRecord, Recording, RunEnd
 from ringside.network.stacks import current_lines
 from ringside.network.wire import split_result
+from ringside.ranks import surroundings
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
 from ringside.scale.fake_ranks import TorchTrace, asked, from_logs, num_processes
@@ -237,13 +238,17 @@ class Session:
     """A zygote, and the worlds of ranks forked from it.
 
     Args:
-        folder: where the modules lie; ranks see no other file of the caller's.
+        folder: where the modules lie.
         launcher: starts the zygote; the default starts it as a plain child process.
         folder_inside: the same folder as the ranks see it (in a sandbox); default: ``folder``.
         kit_inside: the kit's root as the zygote sees it; default: where this package lies.
         machine: the default machine of calls.
         preload: library modules that the zygote imports before it forks.
         strict: confine ranks as in grading.
+        confined: ranks may read files and change nothing, as while a module is checked.
+            Otherwise they may do what the caller may.
+        at_home: ranks live in the caller's folder, environment and import paths; never if they
+            are strict or a launcher's.
         spawn: start every rank by exec instead of forking it; the default on macOS.
         patience: ends calls that take too much, beside their ``timeout_s``.
         debug_rank: the rank whose ``breakpoint()`` opens pdb at this terminal; the others' do
@@ -260,6 +265,8 @@ class Session:
         machine: Machine | str = "textbook",
         preload: Sequence[str] = (),
         strict: bool = False,
+        confined: bool = False,
+        at_home: bool = True,
         spawn: bool = sys.platform == "darwin",
         limits: Limits | None = None,
         patience: Patience | None = None,
@@ -271,6 +278,9 @@ class Session:
         self._patience = patience
         self._folder_inside = folder_inside or str(self.folder)
         self._strict = strict
+        self._confined = confined or strict or launcher is not None
+        own = at_home and launcher is None and not strict
+        self._surroundings = surroundings.of_caller() if own else None
         self._spawn = spawn
         self._debug_rank = debug_rank
         self._worlds: dict[tuple[str, int], _World] = {}
@@ -540,7 +550,8 @@ class Session:
                 "rank": rank,
                 "world_size": world_size,
                 "folder": self._folder_inside,
-                "confine": True,
+                "surroundings": self._surroundings,
+                "confine": self._confined,
                 "strict": self._strict,
                 "debug_rank": self._debug_rank,
             }

@@ -77,6 +77,8 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
             record.sandbox = "none (submissions trusted)"
             session = Session(
                 folder,
+                confined=True,
+                at_home=False,
                 limits=network_limits(limits),
                 patience=allowance,
                 debug_rank=job.debug_rank,

@@ -58,7 +58,7 @@ def misshapen(calls: Sequence[Made], reference: Path) -> str:
         calls: those of one test; the last ones are looked at.
         reference: the folder of the solution, with the supplied files.
     """
-    with Session(reference) as session:
+    with Session(reference, confined=True, at_home=False) as session:
         for call in reversed(calls[-MAX_CALLS:]):
             right = session.call(
                 call.target, call.world_size, call.args, timeout_s=TIMEOUT_S, **call.options
