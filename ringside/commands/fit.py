@@ -72,7 +72,7 @@ def _launch_probe(asked: argparse.Namespace, out: Path) -> Path:
     from ringside.jobs.calibrate import probe
     from ringside.jobs.launch import launch
     from ringside.jobs.launch.sites import Site
-    from ringside.session.session import Target
+    from ringside.session.target import Target
 
     site = Site.load(asked.site)
     gpus = asked.gpus_per_node or 0

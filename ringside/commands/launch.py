@@ -85,7 +85,7 @@ def run(asked: argparse.Namespace) -> int:
     from ringside.jobs.launch import launch
     from ringside.jobs.launch.lengths import USUAL, fitting
     from ringside.jobs.launch.sites import Site
-    from ringside.session.session import Target
+    from ringside.session.target import Target
 
     if asked.follow:
         return _say_outcome(asked, launch.follow(asked.follow, asked.out, say_to_stderr))

@@ -22,6 +22,7 @@ examples:
   ringside run ring.py:all_reduce --ranks 5 --machine zaratan -- --n 11 --dtype float32
   ringside run ring.py:all_reduce --ranks 5 --members 3,0,4     comm is a part of the world
   ringside run hello.py --ranks 4 -- any words     as `mpiexec -n 4 python hello.py any words`
+  ringside run -m package.train --ranks 4          as `mpiexec -n 4 python -m package.train`
 
 A function gets (comm, ...): x is a vector of --n whole numbers, different on each rank
 (--n 16 --dtype float64 --seed 0); any other parameter is given as --NAME VALUE.
@@ -34,6 +35,7 @@ def add_parser(commands: Any) -> None:
         commands, "run", "run a function or a script on simulated ranks", EXAMPLES, words=True
     )
     parser.add_argument("target", metavar="FILE[:FUNCTION]")
+    parser.add_argument("-m", action="store_true", dest="module", help="FILE is a module's name")
     parser.add_argument(
         "--ranks", type=int, default=4, metavar="P", help="number of ranks (default 4)"
     )
@@ -76,12 +78,13 @@ def run(asked: argparse.Namespace) -> int:
     from ringside.checking import case_files, inputs, run_report
     from ringside.checking.assertions import Verdict
     from ringside.checking.suite import arguments, called_by
-    from ringside.session.session import Session, Target
+    from ringside.session.session import Session
+    from ringside.session.target import Target
     from ringside.timing.machine import Machine
 
     if not asked.timeout > 0:
         raise TargetError(f"--timeout ({asked.timeout:g}) must be more than 0 seconds.")
-    target = Target.parse(asked.target)
+    target = Target.of_module(asked.target) if asked.module else Target.parse(asked.target)
     options = inputs.parse_options(asked.words) if target.function else None
     if asked.members and target.function is None:
         raise TargetError("--members makes the comm that a function is given; a script has none.")
@@ -105,7 +108,7 @@ def run(asked: argparse.Namespace) -> int:
     progress = waiting(what) if asked.debug is None else contextlib.nullcontext()
     with progress, Session(folder, machine=machine, debug_rank=asked.debug) as session:
         result = session.call(
-            name if case is None else called_by(case),
+            target if case is None else called_by(case),
             asked.ranks,
             args,
             members=asked.members,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import socket
 import struct
 import sys
@@ -109,7 +110,8 @@ class Link:
         self._start = np.empty(_READ_BYTES, np.uint8).data
         self._sites: dict[tuple[Any, str, int], int] = {}
         self._places: dict[tuple[int, int, int, int, str], tuple[int, CodeType]] = {}
-        self._thread = get_ident()
+        self._process, self._thread = os.getpid(), get_ident()
+        self.refused: ProtocolError | None = None  # a second thread's call, for the main thread
         self._work: _Work | None = None
         self.last_call = False  # whether the rank may end after the present call
         self.observed = False  # whether passes are announced in the present call
@@ -378,16 +380,33 @@ class Link:
         if sent < nbytes:
             self._sock.sendall(memoryview(b"".join(parts))[sent:])
 
+    def leave(self) -> None:
+        """Come first in a process that a rank has forked: it is no rank."""
+        self._thread = 0
+
     # -- frames ----------------------------------------------------------------------------------
 
     def _begin_call(self, call: Call | int = 0) -> int:
         """Come before every frame of a call; returns the number of its site."""
         if get_ident() != self._thread:
-            raise ProtocolError("a rank may talk to the network from its main thread only.")
+            self._refuse_thread()
         if self._work is not None:
             self._end_work()  # what was counted happened before this call
         # The network learns of a site before the frame that names it.
         return call if isinstance(call, int) else self.site(call)
+
+    def _refuse_thread(self) -> NoReturn:
+        """End the rank at once: what waits for the second thread's call would hide the reason."""
+        file, line, name = self._students_line()
+        call = f"calls {name} at {file.removeprefix(self._folder)}:{line}"
+        if os.getpid() != self._process:
+            raise ProtocolError(f"a process that rank {self.rank} has started {call}; it is none.")
+        self.refused = ProtocolError(
+            f"a second thread {call}, and ranks here communicate from their main thread only. "
+            "Start an Irecv or an Isend there, and wait for it when its message is needed."
+        )
+        signal.pthread_kill(self._thread, signal.SIGUSR2)  # whose handler raises it there
+        raise SystemExit  # which a thread ends by without a word
 
     def _post(self, frame: Frame) -> None:
         body = frame.body
@@ -406,11 +425,7 @@ class Link:
 
         Where one line of the student's makes several calls here, the number stands for ``call``.
         """
-        frame: FrameType | None = sys._getframe(1)
-        libraries = self.libraries
-        while frame is not None and frame.f_code.co_filename.startswith(libraries):
-            frame = frame.f_back
-        file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+        file, line, _ = self._students_line()
         call_in_phase: tuple[Any, ...] = (*call, self._phase) if self._phase else call
         key = (call_in_phase, file, line)
         try:
@@ -425,6 +440,17 @@ class Link:
             body = codec.encode((format_call(key[0]), short, line))
             self._post(Frame(Op.SITE, site=number, body=body))
         return number
+
+    def _students_line(self) -> tuple[str, int, str]:
+        """File and line that are innermost on the stack and no library's, and what they call."""
+        frame: FrameType | None = sys._getframe(1)
+        libraries = self.libraries
+        name = ""
+        while frame is not None and frame.f_code.co_filename.startswith(libraries):
+            name, frame = frame.f_code.co_name, frame.f_back
+        if frame is None:
+            return "", 0, name
+        return frame.f_code.co_filename, frame.f_lineno, name
 
     def site_of_sendrecv(self, frame: FrameType, dest: int, source: int) -> int:
         """As ``site``, for a Sendrecv that ``frame`` makes; known again without its line."""

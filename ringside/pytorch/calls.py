@@ -10,7 +10,7 @@ import torch
 
 import ringside.network.link
 from ringside.network.link import CommInfo
-from ringside.pytorch import front, tensors
+from ringside.pytorch import front, starting, tensors
 from ringside.pytorch.counting import Meter
 from ringside.ranks import script
 
@@ -30,8 +30,10 @@ def make_call(
     meter = Meter(ringside.network.link.current())
     if call["function"] is None:
         front.begin(None)
+        starting.begin()
         with meter:
             script.run(call, folder)
+        starting.end()
         return {"memory": meter.memory.report()}, None
     group = front.begin(info if call["comm"] else None)
     function = find()

@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 import ringside.network.link
 from ringside.network.link import CommInfo, Link
+from ringside.pytorch import starting
 from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
 
@@ -37,6 +38,7 @@ def install() -> None:
     link = ringside.network.link.current()
     link.libraries = (*link.libraries, *_library_folders())
     torch.set_num_threads(1)
+    starting.install()
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
@@ -133,7 +135,12 @@ def _rendezvous(
         if value not in (-1, actual):
             raise ValueError(
                 f"init_process_group({name}={value}), but this run's {name} is {actual}: leave it "
-                f"out, or take it from the environment variable {name.upper()}."
+                f"out, or take it from the environment variable {name.upper()}"
+                + (
+                    f"; or run on as many ranks: `--ranks {value}`."
+                    if name == "world_size"
+                    else "."
+                )
             )
     _store[:] = [LocalStore()]
     yield _store[0], link.rank, link.world_size

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import linecache
 import os
+import posix
 import random
 import signal
 import socket
@@ -69,6 +70,7 @@ def serve(
     os.dup2(null, 0)
     _close_all_but(sock_fd, rules.descriptor if rules is not None else -1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who reads Ctrl-C asks where it is, and ends it
+    signal.signal(signal.SIGUSR2, _raise_refused)
     _seed_chance()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=sock_fd)
     folder = command["folder"]
@@ -91,12 +93,20 @@ def serve(
         confine(None, strict=command["strict"], rules=rules)
     else:
         stay_with_parent()
+        # The zygote has made os.register_at_fork do nothing: its own forks are ranks.
+        posix.register_at_fork(after_in_child=link.leave)
     if rules is not None and rules.abi:
         os.close(rules.descriptor)
     modules: dict[str, Any] = {}
     while not link.last_call:
         kind, parts = run_call(link.next_call(), folder, modules, make)
         link.report(kind, *parts)
+
+
+def _raise_refused(*_: Any) -> None:
+    refused = current().refused
+    if refused is not None:
+        raise refused
 
 
 def _yield_to_the_network() -> None:

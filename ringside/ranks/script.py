@@ -20,7 +20,7 @@ def run(call: dict[str, Any], folder: str) -> None:
     sys.argv = [path, *call["args"]]
     atexit._clear()  # what the process that forked us has asked for is not for a rank
     try:
-        if call.get("module"):
+        if call["module"]:
             runpy.run_module(call["module"], run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(path, run_name="__main__")

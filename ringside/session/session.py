@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
 import socket
 import struct
 import sys
@@ -19,7 +18,6 @@ import numpy as np
 
 from ringside.errors import CodecError, LimitError, RankError, RingsideError, RunError, TargetError
 from ringside.factors import Factors
-from ringside.kit import PACKAGE
 from ringside.network import codec
 from ringside.network.bounds import Limits
 from ringside.network.deadlines import Patience
@@ -33,6 +31,7 @@ from ringside.ranks import surroundings
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
 from ringside.scale.fake_ranks import TorchTrace, asked, from_logs, num_processes
+from ringside.session.target import Target, front_end_of
 from ringside.timing.machine import Machine
 from ringside.timing.replay import time_trace
 from ringside.timing.timeline import Timeline
@@ -42,64 +41,6 @@ from ringside.units import format_bytes, format_count, format_time
 
 MAX_RANKS = 1024
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
-KITS_OWN = "ringside.checking."  # modules of ours that call a student's function inside a rank
-_IMPORTS_TORCH = re.compile(rb"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Target:
-    """What to run: a file in a folder, and a function of it (None: the file as a script)."""
-
-    folder: Path
-    file: str
-    function: str | None
-
-    @classmethod
-    def parse(cls, target: str | Callable[..., Any], folder: Path | None = None) -> Target:
-        """Read ``"ring.py:all_reduce"``, ``"ring:all_reduce"``, ``"script.py"`` or a function.
-
-        Raises:
-            TargetError: no such file, or a function that lives in a notebook or another function.
-        """
-        if callable(target):
-            return cls._of_function(target)
-        name, _, function = str(target).partition(":")
-        if folder is not None and function and name.startswith(KITS_OWN):
-            return cls(folder, name, function)
-        path = Path(name if name.endswith(".py") else f"{name}.py")
-        if folder is not None and not path.is_absolute():
-            path = folder / path
-        path = path.resolve() if folder is None else path
-        if not path.is_file():
-            raise TargetError(
-                f"there is no file {path}: write it first, for instance with %%module."
-            )
-        if function and not function.isidentifier():
-            raise TargetError(f"{function!r} is no function's name; write FILE:FUNCTION.")
-        if folder is not None and path.is_relative_to(folder):
-            return cls(folder, str(path.relative_to(folder)), function or None)
-        above = path.parent
-        # Modules of a package are imported from above it; programs of the kit's own stand alone.
-        while (above / "__init__.py").is_file() and PACKAGE not in path.parents:
-            above = above.parent
-        return cls(above, path.relative_to(above).as_posix(), function or None)
-
-    @classmethod
-    def _of_function(cls, function: Callable[..., Any]) -> Target:
-        code = getattr(function, "__code__", None)
-        module = sys.modules.get(getattr(function, "__module__", ""), None)
-        file = code.co_filename if code is not None else getattr(module, "__file__", None)
-        name = getattr(function, "__qualname__", "")
-        in_file = file is not None and Path(file).is_file()  # a notebook's cells are no files
-        if not in_file or not name.isidentifier():
-            where = "another function" if in_file else "a notebook or an interactive session"
-            raise TargetError(
-                f"{name or function!r} was defined in {where}, and ranks are fresh processes "
-                "that don't have it. Put it in a file with %%module and name it as "
-                "FILE:FUNCTION, or run a cell on ranks with %%ranks."
-            )
-        path = Path(str(file)).resolve()
-        return cls(path.parent, path.name, name)
 
 
 @dataclass(kw_only=True)
@@ -321,7 +262,7 @@ class Session:
 
     def call(
         self,
-        target: str | Callable[..., Any],
+        target: str | Callable[..., Any] | Target,
         world_size: int,
         args: Any = (),
         *,
@@ -359,7 +300,7 @@ class Session:
         """
         if not 1 <= world_size <= MAX_RANKS:
             raise TargetError(f"world_size ({world_size}) must be between 1 and {MAX_RANKS}.")
-        where = Target.parse(target, self.folder)
+        where = target if isinstance(target, Target) else Target.parse(target, self.folder)
         everyone = tuple(range(world_size))
         group = tuple(members) if members is not None else everyone
         if len(set(group)) != len(group) or not set(group) <= set(everyone) or not group:
@@ -379,6 +320,7 @@ class Session:
             call = {
                 "file": where.file,
                 "function": where.function,
+                "module": where.module,
                 "args": per_rank[member],
                 "kwargs": kwargs or {},
                 "comm": comm,
@@ -614,10 +556,9 @@ def run(
         TargetError: nothing there to run.
     """
     where = Target.parse(target)
-    name = where.file if where.function is None else f"{where.file}:{where.function}"
     with Session(where.folder, machine=machine) as session:
         result = session.call(
-            name,
+            where,
             world_size,
             args,
             members=members,
@@ -680,28 +621,6 @@ def trace_torch(
             grid=grid, alike=alike, witnesses=witnesses, comm=comm, kwargs=kwargs,
             timeout_s=timeout_s,
         )  # fmt: skip
-
-
-def front_end_of(where: Target) -> str:
-    """``"torch"`` if the file imports torch, or is named so, and the function takes no ``comm``.
-
-    Of a module of the kit's own its name tells.
-
-    The text is looked at, nothing of it is run; a file that imports torch through another module
-    needs ``front_end="torch"``.
-    """
-    if where.file.startswith(KITS_OWN):
-        return "torch" if where.file.endswith("_torch") else "mpi"
-    try:
-        text = (where.folder / where.file).read_bytes()
-    except OSError:
-        return "mpi"
-    if where.function is not None:
-        takes_comm = rb"^def[ \t]+" + where.function.encode() + rb"[ \t]*\(\s*comm\b"
-        if re.search(takes_comm, text, re.MULTILINE):
-            return "mpi"
-    named_so = where.file.endswith("_torch.py")
-    return "torch" if named_so or _IMPORTS_TORCH.search(text) else "mpi"
 
 
 def _per_rank(args: Any, size: int, where: Target) -> list[Any]:

@@ -21,7 +21,7 @@ from ringside.jobs.launch.jobscript import kind_of
 from ringside.jobs.launch.jupyter import Jupyter
 from ringside.jobs.launch.launch import Launch
 from ringside.jobs.launch.sites import Site
-from ringside.session.session import Target
+from ringside.session.target import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).with_name("golden")

@@ -27,7 +27,7 @@ from ringside.checking import inputs
 from ringside.errors import RingsideError
 from ringside.jobs.launch.sites import Site, Value
 from ringside.mpi_there import found_mpiexec
-from ringside.session.session import Target, front_end_of
+from ringside.session.target import Target, front_end_of
 
 KINDS = ("mpi4py", "gloo", "nccl")
 

@@ -36,7 +36,7 @@ from ringside.jobs.launch.lengths import USUAL
 from ringside.jobs.launch.outcome import Awaited, Outcome
 from ringside.jobs.launch.sites import Site, Value
 from ringside.progress import waiting
-from ringside.session.session import Target
+from ringside.session.target import Target
 from ringside.torch_there import need_torch
 from ringside.units import format_count
 

@@ -18,7 +18,7 @@ from ringside.jobs.real import facts as cluster_facts
 from ringside.jobs.real import run as real_run
 from ringside.jobs.real.watch import Watch, report_start
 from ringside.session.recorder import Recorder, recording_here
-from ringside.session.session import Target
+from ringside.session.target import Target
 
 
 class MpiRanks(real_run.RealRanks):

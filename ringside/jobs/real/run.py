@@ -54,7 +54,7 @@ from ringside.files import write_atomically
 from ringside.jobs.real.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
 from ringside.jobs.real.watch import UNFINISHED, report_failure
 from ringside.session.recorder import Recorder, is_student_file, recording_here
-from ringside.session.session import Target
+from ringside.session.target import Target
 from ringside.targets import find
 
 FORMAT = "ringside-run"

@@ -30,7 +30,7 @@ from ringside.jobs.real import run as real_run
 from ringside.jobs.real.torch_ranks import TorchRanks, clock_of
 from ringside.jobs.real.watch import Watch, report_start
 from ringside.session.recorder import Recorder
-from ringside.session.session import Target
+from ringside.session.target import Target
 
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 

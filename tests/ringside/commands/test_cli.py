@@ -831,7 +831,7 @@ def test_a_launch_without_lengths_takes_those_whose_inputs_a_laptop_holds(tmp_pa
 def test_the_script_quotes_what_users_give(tmp_path: Path) -> None:
     from ringside.jobs.launch.launch import Launch
     from ringside.jobs.launch.sites import Site
-    from ringside.session.session import Target
+    from ringside.session.target import Target
 
     place = tmp_path / "a folder; with signs"
     place.mkdir()

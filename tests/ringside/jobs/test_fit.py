@@ -22,7 +22,8 @@ from ringside.jobs.calibrate.probe import SIZES, measurements
 from ringside.jobs.launch import launch
 from ringside.jobs.launch.launch import here_environment, mpiexec
 from ringside.jobs.launch.sites import Site
-from ringside.session.session import Session, Target
+from ringside.session.session import Session
+from ringside.session.target import Target
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.trace import CallSite, Kind, Op, Trace

@@ -8,7 +8,7 @@ import pytest
 
 from ringside import Session, TargetError
 from ringside.ranks import nursery
-from ringside.session.session import Target, front_end_of
+from ringside.session.target import Target, front_end_of
 
 
 @pytest.mark.parametrize(
