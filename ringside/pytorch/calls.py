@@ -12,7 +12,6 @@ import ringside.network.link
 from ringside.network.link import CommInfo
 from ringside.pytorch import front, starting, tensors
 from ringside.pytorch.counting import Meter
-from ringside.ranks import script
 
 
 def make_call(
@@ -32,7 +31,7 @@ def make_call(
         front.begin(None)
         starting.begin()
         with meter:
-            script.run(call, folder)
+            find()()
         starting.end()
         return {"memory": meter.memory.report()}, None
     group = front.begin(info if call["comm"] else None)

@@ -29,6 +29,7 @@ _given: list[dist.ProcessGroup] = []  # the default group, where the run itself 
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
 # What groups are made of; another one records fake tensors.
 group_class: type[NetworkGroup] = NetworkGroup
+_TIMEOUT_AT = 2  # its place among the arguments of init_process_group
 _original_init = distributed_c10d.init_process_group
 _original_helper = distributed_c10d._new_process_group_helper
 
@@ -114,6 +115,9 @@ def _init_process_group(*args: Any, **kwargs: Any) -> None:
     if _given and _given[0] is distributed_c10d.GroupMember.WORLD:
         _given.clear()
         return
+    if len(args) <= _TIMEOUT_AT and kwargs.get("timeout") is None:
+        # Else torch looks for NCCL's own, and says that there is no NCCL.
+        kwargs["timeout"] = distributed_c10d.default_pg_timeout
     _original_init(*args, **kwargs)
 
 
@@ -133,14 +137,10 @@ def _rendezvous(
         ("world_size", world_size, link.world_size),
     ):
         if value not in (-1, actual):
+            cure = f", or run on as many: `--ranks {value}`" if name == "world_size" else ""
             raise ValueError(
                 f"init_process_group({name}={value}), but this run's {name} is {actual}: leave it "
-                f"out, or take it from the environment variable {name.upper()}"
-                + (
-                    f"; or run on as many ranks: `--ranks {value}`."
-                    if name == "world_size"
-                    else "."
-                )
+                f"out, or take it from the environment variable {name.upper()}{cure}."
             )
     _store[:] = [LocalStore()]
     yield _store[0], link.rank, link.world_size

@@ -42,7 +42,7 @@ class _Ended:
 
 def install() -> None:
     """Let starting ranks mean being one."""
-    torch.multiprocessing.spawn = torch.multiprocessing.start_processes = _spawn
+    vars(torch.multiprocessing).update(spawn=_spawn, start_processes=_spawn)
     BaseProcess.start = _start_process  # type: ignore[method-assign]
 
 

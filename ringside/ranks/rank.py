@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -188,7 +189,7 @@ def make_call(
     find: Callable[[], Any],
 ) -> tuple[dict[str, bool], Any]:
     if call["function"] is None:
-        script.run(call, folder)
+        find()()
         return {}, None
     function = find()
     args = list(call["args"])
@@ -205,7 +206,9 @@ def make_call(
 
 
 def find_function(call: dict[str, Any], folder: str, modules: dict[str, Any]) -> Any:
-    """The function that a call names; its module is imported once."""
+    """The function that a call names, its module imported once; or what runs its script."""
+    if call["function"] is None:
+        return partial(script.run, call, folder)
     module = modules.get(call["file"])
     if module is None:
         file = call["file"]

@@ -390,8 +390,9 @@ def test_output_is_kept_by_rank_and_bounded(session: Session) -> None:
     assert "bytes more]" in result.output[1]
 
 
-def test_ranks_may_not_write_files(session: Session) -> None:
-    error = session.call("programs:writes", 1).error
+def test_ranks_may_not_write_files_where_they_are_checked(session: Session) -> None:
+    with Session(session.folder, confined=True) as checked:
+        error = checked.call("programs:writes", 1).error
     assert isinstance(error, RankError) and error.type_name == "PermissionError"
     assert "return the value instead" in str(error)
 

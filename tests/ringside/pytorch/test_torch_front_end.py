@@ -15,7 +15,11 @@ from ringside.session.target import Target, front_end_of
     ("text", "function", "front_end"),
     [
         ("import torch\ndef f(group): pass\n", "f", "torch"),
-        ("    from torch import nn\n", None, "torch"),
+        ("if True:\n    from torch import nn\n", None, "torch"),
+        ("import os, torch.nn\n", None, "torch"),
+        ("from . import layers\n", None, "torch"),
+        ("import parts.model\n", None, "torch"),
+        ("import helper\n", None, "mpi"),
         ("import numpy\n# import torch\n", None, "mpi"),
         ("import torchvision\n", None, "mpi"),
         ("import torch\ndef f(comm, x): pass\n", "f", "mpi"),
@@ -27,6 +31,11 @@ def test_the_text_tells_what_ranks_speak(
     tmp_path: Path, text: str, function: str | None, front_end: str
 ) -> None:
     (tmp_path / "module.py").write_text(text)
+    (tmp_path / "helper.py").write_text("import numpy\n")
+    (tmp_path / "layers.py").write_text("import helper, torch\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "__init__.py").touch()
+    (tmp_path / "parts" / "model.py").write_text("from ..layers import linear\nimport layers\n")
     assert front_end_of(Target(tmp_path, "module.py", function)) == front_end
 
 
