@@ -113,6 +113,16 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def ordinal(number: int) -> str:
+    """A place in an order.
+
+    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 22)]
+    ['1st', '2nd', '3rd', '4th', '11th', '22nd']
+    """
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def round_ticks(longest: float, count: int) -> list[float]:
     """About `count` ticks from 0 to at most `longest`, a step of 1, 2 or 5 times a power of ten.
 

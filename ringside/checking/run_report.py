@@ -110,8 +110,8 @@ def text(
         ]
     if result.error is not None or values == "wrong":
         lines += notes(result)
-    elif values == "not compared" and "kind" in result.notes:  # what is shorter may well be right
-        lines.append(one_line(result.notes["kind"], 400))
+    elif values == "not compared":  # what is shorter may well be right
+        lines += [one_line(note, 400) for name, note in result.notes.items() if name != "length"]
     left_open = open_request(result) if result.error is None else ""
     if left_open:
         lines.append(left_open)

@@ -24,6 +24,7 @@ import numpy as np
 from ringside.arrays import Array
 from ringside.mpi import dlpack
 from ringside.mpi.datatypes import OF_CODE, OF_DTYPE, Datatype
+from ringside.network.in_flight import poison
 
 
 class Special:
@@ -94,21 +95,22 @@ class Region:
         """Return a number that changes when the data does."""
         return zlib.crc32(self.read())
 
-    def poison(self) -> None:
-        """Overwrite the data with what nobody takes for a result: NaN, the least integer."""
-        if not self.nbytes:
-            return
-        kind = self.datatype.dtype
-        if kind is None or kind.kind not in "fci" or kind.itemsize > 16:
-            self.write(
-                b"\xcd" * self.nbytes if kind is None or kind.kind != "b" else b"\1" * self.nbytes
-            )
-            return
-        value: Any = np.iinfo(kind).min if kind.kind == "i" else np.nan
+    def poison(self, number: int) -> None:
+        """Overwrite the data with what nobody takes for a result; see ``network.in_flight``."""
+        word = self._poison(number)
         if self.datatype.offsets is None:
-            np.frombuffer(self.view[: self.nbytes], kind).fill(value)
+            np.frombuffer(self.view[: self.nbytes], word.dtype).fill(word)
         else:
-            self.write(np.full(self.nbytes // kind.itemsize, value, kind).tobytes())
+            self.write(word.tobytes() * (self.nbytes // word.itemsize))
+
+    def is_poison(self, number: int) -> bool:
+        """Whether nobody has written into the data since."""
+        word = self._poison(number)
+        return bool((np.frombuffer(self.read(), word.dtype) == word).all())
+
+    def _poison(self, number: int) -> Any:
+        kind = self.datatype.dtype
+        return poison(np.dtype(np.uint8) if kind is None else kind, number)
 
     def _flat(self) -> Array:
         return np.frombuffer(self.view, np.uint8)

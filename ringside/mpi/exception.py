@@ -82,14 +82,18 @@ class Exception(RuntimeError):  # its name in mpi4py
 
 
 class BufferRaceError(Exception):
-    """A send buffer changed between the call that posted it and its completion."""
+    """A buffer changed between the call that posted it and its completion."""
 
-    def __init__(self, call: str) -> None:
-        super().__init__(
-            ERR_BUFFER,
-            f"the buffer given to {call} was changed before the send was complete. "
-            "Wait for the request before you write to the buffer, or send a copy of it.",
-        )
+    def __init__(self, what: str) -> None:
+        super().__init__(ERR_BUFFER, f"the buffer given to {what}")
+
+
+def changed_while_sent(call: str) -> BufferRaceError:
+    """What is raised for a send's buffer that isn't as it was."""
+    return BufferRaceError(
+        f"{call} was changed before the send was complete. "
+        "Wait for the request before you write to the buffer, or send a copy of it."
+    )
 
 
 def Get_error_class(errorcode: int) -> int:

@@ -92,7 +92,7 @@ class Message(Handle):
             return Request._of(NoOperation(_no_link, call, receives=True))
         target: Destination = kind(buf)
         operation: Operation = Receive(self._link, self._number, self._call, target)
-        target.poison()
+        target.await_data(self._link, self._call)
         self._number = 0
         return Request._of(operation)
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from ringside.mpi.buffers import Region
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.payload import Destination
+from ringside.mpi.exception import changed_while_sent
+from ringside.mpi.payload import Destination, check_untouched
 from ringside.mpi.status import Status
+from ringside.network.in_flight import Awaited
 from ringside.network.link import Call, Completion, Link, format_call
 
 
@@ -81,11 +82,16 @@ class GuardedSend(Operation):
         super().__init__(link, number, call)
         self.region = region
         self.checksum = region.checksum()
+        link.in_flight.sends[number] = self.check
+
+    def check(self) -> None:
+        """Refuse a buffer that was changed."""
+        if self.region.checksum() != self.checksum:
+            raise changed_while_sent(format_call(self.call))
 
     def deliver(self) -> Any:
-        if self.region.checksum() != self.checksum:
-            raise BufferRaceError(format_call(self.call))
-        return None
+        self.link.in_flight.sends.pop(self.number, None)
+        self.check()
 
 
 class Receive(Operation):
@@ -116,7 +122,7 @@ class Receive(Operation):
 class CollectiveOperation(Operation):
     """A collective in flight; ``done`` puts its value into the buffers."""
 
-    __slots__ = ("checksum", "done", "sent")
+    __slots__ = ("awaited", "checksum", "done", "received", "sent")
 
     def __init__(
         self,
@@ -131,13 +137,19 @@ class CollectiveOperation(Operation):
         self.done = done
         self.sent = sent
         self.checksum = [region.checksum() for region in sent]
-        for region in received:
-            region.poison()
+        self.received = received
+        self.awaited: Awaited | None = None
+        if received:
+            self.awaited = link.awaited(call)
+            for region in received:
+                region.poison(self.awaited.number)
 
     def deliver(self) -> Any:
         assert self.completion is not None
         if [region.checksum() for region in self.sent] != self.checksum:
-            raise BufferRaceError(format_call(self.call))
+            raise changed_while_sent(format_call(self.call))
+        if self.awaited is not None:
+            check_untouched(self.link, self.awaited, self.received)
         return self.done(self.link.collective_result(self.completion))
 
 

@@ -6,15 +6,17 @@ given into bytes, a ``Target`` says what happens to the bytes that come.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ringside.mpi.buffers import Region, byte_view, region
 from ringside.mpi.constants import ERR_TRUNCATE
 from ringside.mpi.datatypes import BYTE
+from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import loads, packed
-from ringside.network.link import Call, Completion, format_call
+from ringside.network.in_flight import Awaited
+from ringside.network.link import Call, Completion, Link, format_call
 from ringside.network.wire import OBJECT
 
 
@@ -53,6 +55,20 @@ def too_long(completion: Completion, capacity: int, call: Call) -> MPIException:
     )
 
 
+def check_untouched(link: Link, awaited: Awaited, regions: Sequence[Region]) -> None:
+    """What comes first when a call's data are there.
+
+    Raises:
+        BufferRaceError: somebody has written into a buffer since the call was posted.
+    """
+    awaited.until = link.place
+    if not all(region.is_poison(awaited.number) for region in regions):
+        raise BufferRaceError(
+            f"{awaited.call} was written into before its data had come, at {awaited.until}. "
+            "Write into it behind that line, or receive into another buffer."
+        )
+
+
 class Destination:
     """Where a message of a kind goes; it may have ``capacity`` bytes, -1: any number."""
 
@@ -62,8 +78,8 @@ class Destination:
         self.capacity = capacity
         self.kind = kind
 
-    def poison(self) -> None:
-        """Make the place unusable until the message is there."""
+    def await_data(self, link: Link, call: Call) -> None:
+        """Make the place unusable until the message is there, and know it when it is used."""
 
     def take(self, completion: Completion, call: Call) -> Any:
         """Deliver a message; returns the object of a lower-case call.
@@ -82,19 +98,23 @@ class Destination:
 class IntoRegion(Destination):
     """A message into some entries of a buffer."""
 
-    __slots__ = ("before", "region")
+    __slots__ = ("awaited", "before", "link", "region")
 
     def __init__(self, place: Region) -> None:
         super().__init__(place.nbytes, place.datatype.kind)
         self.region = place
         self.before: bytes | None = None
+        self.awaited: Awaited | None = None
 
-    def poison(self) -> None:
+    def await_data(self, link: Link, call: Call) -> None:
         # Kept because a shorter message leaves the rest of the buffer as it was.
         self.before = bytes(self.region.read())
-        self.region.poison()
+        self.link, self.awaited = link, link.awaited(call)
+        self.region.poison(self.awaited.number)
 
     def _put(self, completion: Completion) -> Any:
+        if self.awaited is not None:
+            check_untouched(self.link, self.awaited, [self.region])
         self.region.write(completion.payload)
         if self.before is not None and completion.nbytes < len(self.before):
             self.region.write(self.before[completion.nbytes :], completion.nbytes)

@@ -150,7 +150,7 @@ def post_receive(
         return NoOperation(comm._link, call, receives=True)
     into = target(where)
     number = comm._link.irecv(comm._id, source, tag, into.capacity, kind=into.kind, call=call)
-    into.poison()
+    into.await_data(comm._link, call)
     return Receive(comm._link, number, call, into)
 
 

@@ -25,6 +25,7 @@ from ringside.factors import Order
 from ringside.kit import PACKAGE
 from ringside.network import codec
 from ringside.network.codec import Part
+from ringside.network.in_flight import Awaited, InFlight
 from ringside.network.wire import (
     COMPLETION,
     DOWN,
@@ -117,6 +118,8 @@ class Link:
         self.observed = False  # whether passes are announced in the present call
         self.order = Order()  # of the inputs of its passes
         self._phase = ""  # that the program is in, as timelines show it
+        self.in_flight = InFlight()
+        self._place = "", 0  # file and line of the last call
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     @property
@@ -222,6 +225,16 @@ class Link:
         self._post(Frame.probe(site=site, comm=comm, source=source, tag=tag, blocking=blocking))
         reply = self._answer()
         return None if reply.kind == Reply.EMPTY else self._completions(reply)[0]
+
+    def awaited(self, call: Call) -> Awaited:
+        """Register the call just posted, which has a buffer to be filled."""
+        return self.in_flight.add(f"{format_call(call)} at {self.place}")
+
+    @property
+    def place(self) -> str:
+        """Where the last call was made: ``ring.py:12``."""
+        file, line = self._place
+        return f"{file.removeprefix(self._folder)}:{line}"
 
     # -- collectives -----------------------------------------------------------------------------
 
@@ -355,6 +368,7 @@ class Link:
         [body], flags = reply.parts, reply.number
         self.last_call, self.observed = bool(flags & LAST), bool(flags & OBSERVED)
         self.order = Order()
+        self.in_flight = InFlight()
         self._requests = 0
         self._sites.clear()
         self._places.clear()
@@ -426,6 +440,7 @@ class Link:
         Where one line of the student's makes several calls here, the number stands for ``call``.
         """
         file, line, _ = self._students_line()
+        self._place = file, line
         call_in_phase: tuple[Any, ...] = (*call, self._phase) if self._phase else call
         key = (call_in_phase, file, line)
         try:

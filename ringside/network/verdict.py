@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ringside.errors import BlockedCall, DeadlockError
+from ringside.network.gathering import Gathering
 from ringside.network.peers import Peer
 from ringside.network.wait_graph import Standing
 from ringside.trace import Kind, Mode
+from ringside.units import format_count, ordinal
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
 _AGREE = (
@@ -56,12 +58,41 @@ def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
     for gathering in standing.collectives.open_gatherings():
         never = [rank for rank in gathering.missing() if rank in returned or rank not in called]
         if never:
-            return (
-                f"{_ranks(never)} never {'calls' if len(never) == 1 else 'call'} {gathering.shown} "
-                f"on communicator {gathering.path}. Every member of a communicator must call its "
-                "collectives."
-            )
+            return _too_few_calls(standing, gathering, never)
     return None
+
+
+def _too_few_calls(standing: Standing, gathering: Gathering, absent: list[int]) -> str:
+    """What is said of ranks that won't come to a collective, with how often each has called it."""
+    caller = gathering.requests[min(gathering.requests)]
+    peer = standing.peers[caller.rank]
+    site = peer.sites[peer.ops[caller.op].site]
+    name = site.call.partition("(")[0]
+    made, times = (_calls(standing, rank, gathering.path, name) for rank in (absent[0], peer.rank))
+    if not made:
+        never = f"{_ranks(absent)} never {'calls' if len(absent) == 1 else 'call'}"
+        return (
+            f"{never} {gathering.shown} on communicator {gathering.path}. Every member of a "
+            "communicator must call its collectives."
+        )
+    alike = [rank for rank in absent if _calls(standing, rank, gathering.path, name) == made]
+    ended = _ranks(alike).replace("R", "r", 1) + (" has" if len(alike) == 1 else " have")
+    return (
+        f"Rank {peer.rank} calls {name} a {ordinal(times)} time on communicator {gathering.path}, "
+        f"at {site.where}; {ended} ended after {made}. Every member of a communicator must call "
+        "its collectives equally often."
+    )
+
+
+def _calls(standing: Standing, rank: int, path: str, name: str) -> int:
+    """How often a rank has called a collective on a communicator."""
+    peer = standing.peers[rank]
+    return sum(
+        op.kind == Kind.COLLECTIVE
+        and op.comm == path
+        and peer.sites[op.site].call.startswith(f"{name}(")
+        for op in peer.ops
+    )
 
 
 def _receives(standing: Standing, peer: Peer) -> list[tuple[int, int, str]]:
@@ -244,11 +275,18 @@ def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> st
                 whom = f"rank {op.peer}, which {omission} it"
                 return f"Rank {peer.rank} sends to {whom}. Add the receive."
             if op.kind == Kind.IRECV and op.detail[0] >= 0:
-                omission = (
-                    "has returned without sending" if op.detail[0] in returned else "doesn't send"
+                source = op.detail[0]
+                came = _sent(standing, source, peer.rank)
+                if came and source in returned:
+                    return (
+                        f"Rank {peer.rank} receives from rank {source}, which has sent it "
+                        f"{format_count(came, 'message')} and returned. Send as many messages as "
+                        "are received."
+                    )
+                omission = "has returned without sending" if source in returned else "doesn't send"
+                return (
+                    f"Rank {peer.rank} receives from rank {source}, which {omission}. Add the send."
                 )
-                whom = f"rank {op.detail[0]}, which {omission}"
-                return f"Rank {peer.rank} receives from {whom}. Add the send."
             if op.kind == Kind.IRECV:
                 return f"Rank {peer.rank} receives from any rank, but nobody sends to it."
         for source, _, _ in _receives(standing, peer):

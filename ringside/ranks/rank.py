@@ -165,6 +165,10 @@ def run_call(
         attested, value = make(
             call, call_again, info, folder, lambda: find_function(call, folder, modules)
         )
+        in_flight = current().in_flight
+        in_flight.check(value)
+        if in_flight.first:
+            attested = {**attested, "awaited": in_flight.first}
         return Op.RESULT, result_parts(attested, value)
     except CodecError as error:
         frames = _definition(call, folder, modules)

@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import Any
 
+from ringside.network.link import current
+
 
 def run(call: dict[str, Any], folder: str) -> None:
     """Run the file, or the module, that a call names.
@@ -21,9 +23,9 @@ def run(call: dict[str, Any], folder: str) -> None:
     atexit._clear()  # what the process that forked us has asked for is not for a rank
     try:
         if call["module"]:
-            runpy.run_module(call["module"], run_name="__main__", alter_sys=True)
+            names = runpy.run_module(call["module"], run_name="__main__", alter_sys=True)
         else:
-            runpy.run_path(path, run_name="__main__")
+            names = runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
         _end()
         if end.code in (None, 0):
@@ -32,6 +34,7 @@ def run(call: dict[str, Any], folder: str) -> None:
             end.args = (f"the program ended with exit status {end.code}",)
         raise
     _end()
+    current().in_flight.check(names)
 
 
 def _end() -> None:

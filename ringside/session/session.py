@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import socket
 import struct
 import sys
@@ -18,7 +19,7 @@ import numpy as np
 
 from ringside.errors import CodecError, LimitError, RankError, RingsideError, RunError, TargetError
 from ringside.factors import Factors
-from ringside.network import codec
+from ringside.network import codec, failure
 from ringside.network.bounds import Limits
 from ringside.network.deadlines import Patience
 from ringside.network.network import Network
@@ -59,7 +60,8 @@ class Result:
         unreceived: messages that were sent and never received.
         notes: a sentence on a message that doesn't fit the buffer that took it in ``kind`` (of
             another dtype, or objects), and one on a message shorter in ``length``. MPI lets them
-            pass, so they may explain what went wrong, and mean nothing where all is right.
+            pass, so they may explain what went wrong, and mean nothing where all is right. In
+            ``nan``, that a rank which printed nan had buffers that hold NaN until they are filled.
         memory: per rank of ``comm`` of a torch run, bytes of tensors as the rank itself counted
             them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, what is ``live``
             at the last operator, and ``after_step``, after the last step of an optimizer. The
@@ -657,7 +659,7 @@ def result_of(
     """
     values: list[Any] = []
     changed, aliased, memory = [], [], []
-    error, free_bytes = outcome.error, most_bytes
+    error, free_bytes, notes = outcome.error, most_bytes, dict(outcome.notes)
     for rank in group:
         body = outcome.bodies[rank]
         attested: dict[str, Any] = {}
@@ -681,7 +683,13 @@ def result_of(
         changed.append(bool(attested.get("changed")))
         aliased.append(bool(attested.get("aliased")))
         memory.append(_memory(attested.get("memory")))
-    for note in outcome.notes.values():
+        awaited = attested.get("awaited")
+        if awaited and re.search(r"\bnan\b", outcome.output[rank]) and "nan" not in notes:
+            notes["nan"] = (
+                f"rank {rank} printed nan. The buffer of {failure.text(awaited, 200)} holds NaN "
+                "until it is waited for: see that nothing reads it before."
+            )
+    for note in notes.values():
         if error is not None:
             error.add_note(note)
     return Result(
@@ -698,7 +706,7 @@ def result_of(
         seed=seed,
         members=group,
         memory=memory if any(memory) else [],
-        notes=outcome.notes,
+        notes=notes,
         num_operations=outcome.num_operations,
         result_bytes=sum(len(body) for body in outcome.bodies if body is not None),
         factors=None if factors is None else factors.among(group),

@@ -35,8 +35,9 @@ UNTOLD = (
 )
 _KIND = "an exception"
 _KIT_TYPES = {
-    "Abort", "AxisError", "BufferRaceError", "CheckpointError", "FakeTensorError", "LinAlgError",
-    "MismatchError", "NotOfferedError", "ProcessEnded", "ProtocolError", *vars(errors),
+    "Abort", "AxisError", "BufferRaceError", "CheckpointError", "EarlyUseError",
+    "FakeTensorError", "LinAlgError", "MismatchError", "NotOfferedError", "ProcessEnded",
+    "ProtocolError", *vars(errors),
 }  # fmt: skip
 # Words that Python's sentences name and a module needn't: types, and packages.
 _WORDS = {

@@ -183,7 +183,7 @@ class Topocomm(Intracomm):
         sends = self._post_sends(call, sent)
         for receive in receives:
             if isinstance(receive, Receive):
-                receive.target.poison()
+                receive.target.await_data(self._link, call)
         return Request._of(Together(self._link, call, [*receives, *sends]))
 
     def _objects(self, name: str, sent: Sequence[Payload]) -> list[Any]:

@@ -65,7 +65,7 @@ def poison(comm):
     for code in ("f4", "f8", "c16", "i2", "i8", "u1", "?"):
         x = np.zeros(3, code)
         request = comm.Irecv(x, (comm.rank - 1) % comm.size)
-        seen[code] = x.copy()
+        seen[code] = str(x)  # as text: numbers made of poison don't leave a rank
         sent = np.ones(3, code)
         comm.Isend(sent, (comm.rank + 1) % comm.size).Wait()
         request.Wait()
@@ -77,9 +77,47 @@ def poison_collectives(comm):
     got, gathered, data = np.zeros(2), np.zeros((comm.size, 2)), np.zeros(2)
     ones = np.ones(2)
     requests = [comm.Iallreduce(ones, got), comm.Iallgather(ones, gathered), comm.Ibcast(data, 0)]
-    early = got.copy(), gathered.copy(), data.copy()
+    early = str(got), str(gathered), str(data)
     MPI.Request.Waitall(requests)
     return early, (got, gathered, data)
+
+
+def written_early(comm):
+    """A receive's buffer, and one in place, changed before their data come."""
+    halo = np.zeros(3)
+    receive = comm.Irecv(halo, 1 - comm.rank)
+    comm.Send(np.ones(3), 1 - comm.rank)
+    halo[1] = 5
+    first = _text(receive.Wait)
+    total = np.ones(2)
+    request = comm.Iallreduce(MPI.IN_PLACE, total)
+    total *= 2
+    return first, _text(request.Wait)
+
+
+def read_early(comm, dtype, compute):
+    """A result that is computed from a halo before its ``Wait``."""
+    halo, mine = np.zeros(8, dtype), np.arange(1, 9).astype(dtype)
+    request = comm.Irecv(halo, 1 - comm.rank)
+    send = comm.Isend(mine, 1 - comm.rank)
+    steps = {
+        "sum": lambda: float((mine + halo).sum()),
+        "product": lambda: np.outer(mine, halo) @ mine,
+        "in a dict": lambda: {"a": [-halo / 3, 3]},
+        "narrowed": lambda: halo.astype(np.float32) * 2,
+        "own": lambda: mine * np.nan,
+    }
+    value = steps[compute]()
+    MPI.Request.Waitall([request, send])
+    return value
+
+
+def printed_early(comm):
+    halo = np.zeros(2)
+    request = comm.Irecv(halo, 1 - comm.rank)
+    comm.Send(np.ones(2), 1 - comm.rank)
+    print("total", halo.sum())
+    request.Wait()
 
 
 def no_poison_in_blocking_calls_and_null_receives(comm):

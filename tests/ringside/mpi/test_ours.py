@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import DeadlockError, Machine, Session
+from ringside import DeadlockError, Machine, RankError, Session
 from ringside.mpi.pickling import packed, payload_bytes
 
 
@@ -20,8 +21,10 @@ def session() -> Iterator[Session]:
         yield session
 
 
-def _values(session: Session, function: str, world_size: int = 2, **options: Any) -> list[Any]:
-    result = session.call(f"ours.py:{function}", world_size, (), timeout_s=30.0, **options)
+def _values(
+    session: Session, function: str, world_size: int = 2, args: Any = (), **options: Any
+) -> list[Any]:
+    result = session.call(f"ours.py:{function}", world_size, args, timeout_s=30.0, **options)
     assert result.error is None, str(result.error)
     return result.values
 
@@ -57,17 +60,46 @@ def test_an_unchanged_buffer_is_no_race(session: Session) -> None:
 def test_receive_buffers_are_poisoned_until_the_message_is_there(session: Session) -> None:
     for seen in _values(session, "poison"):
         for code in ("f4", "f8", "c16"):
-            assert np.isnan(seen[code]).all()
+            assert seen[code].count("nan") == (6 if code == "c16" else 3)
         for code in ("i2", "i8"):
-            assert (seen[code] == np.iinfo(code).min).all()
-        assert (seen["u1"] == 0xCD).all()
+            assert seen[code] == str(np.full(3, np.iinfo(code).min, code))
+        assert seen["u1"] == str(np.full(3, 0xCD, "u1"))
 
 
 def test_receive_buffers_of_i_collectives_are_poisoned(session: Session) -> None:
     for rank, (early, late) in enumerate(_values(session, "poison_collectives")):
-        assert np.isnan(early[0]).all() and np.isnan(early[1]).all()
-        assert np.isnan(early[2]).all() == (rank != 0)  # the root of a Bcast sends
+        assert early[0] == "[nan nan]" and early[1].count("nan") == 4
+        assert early[2] == ("[nan nan]" if rank else "[0. 0.]")  # the root of a Bcast sends
         assert (late[0] == 2).all() and (late[1] == 1).all() and (late[2] == 0).all()
+
+
+def test_a_buffer_that_is_written_before_its_data_come_is_a_race(session: Session) -> None:
+    for (kind, text), (of_total, total) in _values(session, "written_early"):
+        assert kind == of_total == "BufferRaceError"
+        assert re.search(
+            r"Irecv\(source=\d, .*\) at ours.py:\d+ was written into .*, at ours.py", text
+        )
+        assert "Iallreduce(op=SUM) at ours.py" in total
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "complex64"])
+@pytest.mark.parametrize("compute", ["sum", "product", "in a dict", "narrowed"])
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+def test_what_is_computed_from_a_buffer_too_early_names_it(
+    session: Session, dtype: str, compute: str
+) -> None:
+    result = session.call("ours.py:read_early", 2, (dtype, compute))
+    assert isinstance(result.error, RankError) and result.error.type_name == "EarlyUseError"
+    assert re.search(r"Irecv\(.*\) at ours.py:\d+ was read before its data", str(result.error))
+
+
+def test_a_nan_of_the_programs_own_is_none_of_a_buffers(session: Session) -> None:
+    assert np.isnan(_values(session, "read_early", args=("float64", "own"))).all()
+
+
+def test_who_prints_nan_is_told_which_buffers_hold_it(session: Session) -> None:
+    notes = session.call("ours.py:printed_early", 2).notes
+    assert notes["nan"].startswith("rank 0 printed nan. The buffer of Irecv(source=1")
 
 
 def test_a_receive_from_nobody_leaves_the_buffer(session: Session) -> None:
