@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from ringside.mpi import transfer
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_OTHER
 from ringside.mpi.exception import Exception as MPIException
@@ -66,7 +68,10 @@ class Objects(Membership):
         status: Status | None = None,
     ) -> Any:
         """Receive an object and return it."""
-        if buf is not None:
+        if isinstance(buf, np.ndarray) and buf.dtype != np.uint8:
+            sentence = "recv fills no array: it returns what send was given. Recv fills one"
+            warnings.warn(sentence, UserWarning, stacklevel=2)
+        elif buf is not None:
             warnings.warn("the 'buf' argument is deprecated", UserWarning, stacklevel=2)
         return transfer.receive(self, "recv", IntoObject, buf, source, tag, status)
 

@@ -14,7 +14,8 @@ from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.membership import Membership
 from ringside.mpi.op import Op
 from ringside.mpi.operation import CollectiveOperation
-from ringside.network.link import Call
+from ringside.network.link import Call, Link, current, format_call
+from ringside.network.wire import KINDS
 
 
 class Prepared(NamedTuple):
@@ -35,13 +36,27 @@ class Prepared(NamedTuple):
     def run(self, comm: Membership) -> None:
         """Take part, and return when that is done."""
         link = comm._link
-        self.done(link.collective(comm._id, self.name, self.spec, call=self.call, kind=self.kind))
+        value = link.collective(comm._id, self.name, self.spec, call=self.call, kind=self.kind)
+        self._remark(link)
+        self.done(value)
+
+    def _remark(self, link: Link) -> None:
+        """Say if this rank sends one dtype and receives another: bytes are taken as they come."""
+        kinds = [block[0].datatype.kind for block in (self.sent, self.received) if block]
+        if len(kinds) == 2 and all(kinds) and kinds[0] != kinds[1]:
+            sent, received = (KINDS[kind] for kind in kinds)
+            link.remark(
+                "kind",
+                f"{format_call(self.call)} at {link.place} sends an array of {sent} and takes the "
+                f"bytes that come for {received}. Give both arrays the same dtype.",
+            )
 
     def begin(self, comm: Membership) -> CollectiveOperation:
         """Begin to take part."""
         number = comm._link.icollective(
             comm._id, self.name, self.spec, call=self.call, kind=self.kind
         )
+        self._remark(comm._link)
         return CollectiveOperation(
             comm._link, number, self.call, self.done, self.sent, self.received
         )
@@ -78,14 +93,14 @@ def gather(
     if comm._rank != root:
         data = region(sendbuf, False)
         return Prepared("gather", (root, data.read()), call, _nothing, sent=[data])
-    blocks = _blocks(comm, recvbuf, True, by_counts)
+    blocks = _room_for_all(comm, name, sendbuf, recvbuf, by_counts)
     data, sent = _own(comm, sendbuf, blocks)
     return Prepared("gather", (root, data.read()), call, _filler(name, blocks), sent, blocks)
 
 
 def allgather(comm: Membership, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool) -> Prepared:
     comm._check_comm()
-    blocks = _blocks(comm, recvbuf, True, by_counts)
+    blocks = _room_for_all(comm, name, sendbuf, recvbuf, by_counts)
     data, sent = _own(comm, sendbuf, blocks)
     return Prepared("allgather", (data.read(),), (name, ()), _filler(name, blocks), sent, blocks)
 
@@ -131,6 +146,22 @@ def _blocks(comm: Membership, spec: Any, writable: bool, by_counts: bool) -> lis
         return vector(spec, writable, comm._size)[0]
     whole = region(spec, writable, comm._size)
     return [whole.part(i * whole.count, whole.count) for i in range(comm._size)]
+
+
+def _room_for_all(
+    comm: Membership, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool
+) -> list[Region]:
+    """``_blocks`` of a receive buffer, refused with the length that it needs."""
+    try:
+        return _blocks(comm, recvbuf, True, by_counts)
+    except ValueError as error:
+        if by_counts or is_in_place(sendbuf):
+            raise
+        own = region(sendbuf, False).count
+        raise ValueError(
+            f"{error}. {name} gets a part from each of {comm._size} ranks, and this rank's has "
+            f"{own} entries: make room for {comm._size} times as many, {comm._size * own}."
+        ) from None
 
 
 def _own(comm: Membership, sendbuf: Any, blocks: list[Region]) -> tuple[Region, list[Region]]:
@@ -268,6 +299,13 @@ def _filler(name: str, blocks: list[Region]) -> Callable[[Any], None]:
     def done(parts: Any) -> None:
         for rank, (block, part) in enumerate(zip(blocks, parts, strict=True)):
             _check_length(part, block.nbytes, f"{name}: rank {rank}")
+            if len(part) < block.nbytes:
+                link = current()
+                link.remark(
+                    "room",
+                    f"{name} at {link.place}: rank {rank} sends {len(part)} bytes, and their place "
+                    f"in the receive buffer has {block.nbytes}. The rest of it stays as it was.",
+                )
             block.write(part)
 
     return done

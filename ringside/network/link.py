@@ -119,6 +119,7 @@ class Link:
         self.order = Order()  # of the inputs of its passes
         self._phase = ""  # that the program is in, as timelines show it
         self.in_flight = InFlight()
+        self.remarks: dict[str, str] = {}  # that stand beside the run's own notes
         self._place = "", 0  # file and line of the last call
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
@@ -229,6 +230,10 @@ class Link:
     def awaited(self, call: Call) -> Awaited:
         """Register the call just posted, which has a buffer to be filled."""
         return self.in_flight.add(f"{format_call(call)} at {self.place}")
+
+    def remark(self, name: str, sentence: str) -> None:
+        """Note something on a call of this rank, which may mean nothing; the first of a name."""
+        self.remarks.setdefault(name, sentence)
 
     @property
     def place(self) -> str:
@@ -369,6 +374,7 @@ class Link:
         self.last_call, self.observed = bool(flags & LAST), bool(flags & OBSERVED)
         self.order = Order()
         self.in_flight = InFlight()
+        self.remarks = {}
         self._requests = 0
         self._sites.clear()
         self._places.clear()

@@ -44,6 +44,12 @@ def sentence(message: Sent, receive: Posted, send: CallSite, take: CallSite) -> 
     cure = "Give both arrays the same dtype."
     if OBJECT in (sent, take_kind):
         cure = "Use send with recv, or Send with Recv."
+        if receive.source < 0:
+            cure = (
+                f"A receive from anybody takes the first message that fits: is rank "
+                f"{message.world_source}'s meant for another receive? Give that one's source or a "
+                "tag. Else use send with recv, or Send with Recv."
+            )
     return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[take_kind]}. {cure}"
 
 

@@ -167,8 +167,8 @@ def run_call(
         )
         in_flight = current().in_flight
         in_flight.check(value)
-        if in_flight.first:
-            attested = {**attested, "awaited": in_flight.first}
+        more = {"awaited": in_flight.first, "remarks": current().remarks}
+        attested = {**attested, **{name: told for name, told in more.items() if told}}
         return Op.RESULT, result_parts(attested, value)
     except CodecError as error:
         frames = _definition(call, folder, modules)

@@ -61,7 +61,8 @@ class Result:
         notes: a sentence on a message that doesn't fit the buffer that took it in ``kind`` (of
             another dtype, or objects), and one on a message shorter in ``length``. MPI lets them
             pass, so they may explain what went wrong, and mean nothing where all is right. In
-            ``nan``, that a rank which printed nan had buffers that hold NaN until they are filled.
+            ``nan``, that a rank which printed nan had buffers that hold NaN until they are filled;
+            in ``room``, that a collective's part is shorter than its place.
         memory: per rank of ``comm`` of a torch run, bytes of tensors as the rank itself counted
             them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, what is ``live``
             at the last operator, and ``after_step``, after the last step of an optimizer. The
@@ -683,6 +684,8 @@ def result_of(
         changed.append(bool(attested.get("changed")))
         aliased.append(bool(attested.get("aliased")))
         memory.append(_memory(attested.get("memory")))
+        for name, remark in _remarks(attested.get("remarks")):
+            notes.setdefault(name, f"rank {rank}'s {remark}")
         awaited = attested.get("awaited")
         if awaited and re.search(r"\bnan\b", outcome.output[rank]) and "nan" not in notes:
             notes["nan"] = (
@@ -711,6 +714,13 @@ def result_of(
         result_bytes=sum(len(body) for body in outcome.bodies if body is not None),
         factors=None if factors is None else factors.among(group),
     )
+
+
+def _remarks(told: Any) -> list[tuple[str, str]]:
+    """What a rank remarks on its own calls, if it has the form that a rank of ours gives it."""
+    if not isinstance(told, dict):
+        return []
+    return [(name, failure.text(told[name], 400)) for name in ("kind", "room") if name in told]
 
 
 def _memory(report: Any) -> dict[str, Any]:
