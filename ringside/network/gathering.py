@@ -333,7 +333,7 @@ def _check_form(name: str, spec: Any, size: int) -> None:
         "dup": lambda: len(spec) == 0,
         "split": lambda: len(spec) == 2 and all(x is None or _is_number(x) for x in spec),
         "create": lambda: len(spec) == 1 and _is_members(spec[0], size),
-        "create_group": lambda: 1 <= len(spec) <= 2 and all(_is_number(x) for x in spec[1:]),
+        "create_group": lambda: 1 <= len(spec) <= 3 and all(_is_number(x) for x in spec[1:]),
         "bcast": lambda: len(spec) == 2 and (spec[1] is None or _is_data(spec[1])),
         "allgather": lambda: len(spec) == 1 and _is_data(spec[0]),
         "gather": lambda: len(spec) == 2 and _is_data(spec[1]),
@@ -390,6 +390,8 @@ def _is_members(value: Any, size: int) -> bool:
 
 def group_of(spec: Any, size: int, member: int) -> tuple[int, ...]:
     """The members that a ``create_group`` names, this one among them.
+
+    Behind them come a tag and, where all ranks must make every group, its number in their order.
 
     Raises:
         BadSpec: they are no group of members of a communicator of ``size``.

@@ -32,7 +32,7 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
-        *(_disagreement, _missing_member, _wrong_envelope, _polling),
+        *(_own_groups, _disagreement, _missing_member, _wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
     )
     for reason in reasons:
@@ -40,6 +40,10 @@ def judge(standing: Standing) -> DeadlockError:
         if cure:
             return DeadlockError(headline, blocked, cure)
     return DeadlockError(headline, blocked, "Every send needs a receive and every receive a send.")
+
+
+def _own_groups(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    return standing.collectives.own_groups()
 
 
 def _disagreement(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
