@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import numpy as np
 
 from ringside.arrays import Array
 from ringside.checking import inputs
-from ringside.checking.assertions import differs, notes, one_line, open_request, resemblance
+from ringside.checking.assertions import differs, notes, one_line, open_requests, resemblance
 from ringside.checking.inputs import short
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.session.session import Result
 from ringside.units import format_bytes, format_count, format_time
+
+_MOST_UNRECEIVED = 4  # kinds of messages that are told
 
 
 def compared(
@@ -64,6 +67,7 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "collectives": [record.name for record in result.collectives],
         "output": result.output,
         "unreceived": result.unreceived,
+        "unfinished": open_requests(result) if result.error is None else [],
         "notes": list(result.notes.values()),
     }
 
@@ -98,7 +102,10 @@ def text(
         names = sorted({record.name for record in result.collectives})
         lines.append(f"library collectives used: {', '.join(names)}{_as_ring(result)}")
     if result.unreceived:
-        lines.append(f"sent and never received: {result.unreceived[0]}")
+        alike = Counter(result.unreceived)
+        kinds = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]
+        more = ["..."] if len(kinds) > _MOST_UNRECEIVED else []
+        lines.append("sent and never received: " + ", ".join([*kinds[:_MOST_UNRECEIVED], *more]))
     if values != "not compared":
         more = f". {wrong}" if wrong else ""
         if values == "right":
@@ -112,9 +119,8 @@ def text(
         lines += notes(result)
     elif values == "not compared" and "kind" in result.notes:  # what is shorter may well be right
         lines.append(one_line(result.notes["kind"], 400))
-    left_open = open_request(result) if result.error is None else ""
-    if left_open:
-        lines.append(left_open)
+    if result.error is None:
+        lines += open_requests(result)
     if any(result.inputs_changed):
         lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ringside.errors import BlockedCall, DeadlockError
 from ringside.network.peers import Peer
 from ringside.network.wait_graph import Standing
+from ringside.network.wire import FIRST_INTERNAL_TAG, shown_tag
 from ringside.trace import Kind, Mode
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
@@ -85,9 +86,11 @@ def _wrong_envelope(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
         for source, tag, comm in _receives(standing, peer):
             for message, path in waiting:
                 if message.world_source == source and path == comm and message.tag != tag:
+                    inside = max(tag, message.tag) >= FIRST_INTERNAL_TAG
                     return (
-                        f"Rank {peer.rank} waits for tag {tag} from rank {source}, which sent "
-                        f"tag {message.tag}. Let both sides use the same tag."
+                        f"Rank {peer.rank} waits for {shown_tag(tag)} from rank {source}, which "
+                        f"sent {shown_tag(message.tag)}. Let both sides "
+                        f"{'make the same calls' if inside else 'use the same tag'}."
                     )
             for message, path in waiting:
                 if message.world_source == source and path != comm:
@@ -131,7 +134,7 @@ def _polling(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None
             continue
         for source, tag, _ in _receives(standing, peer):
             whom = f"rank {source}" if source >= 0 else "any rank"
-            what = f"tag {tag}" if tag >= 0 else "any tag"
+            what = shown_tag(tag) if tag >= 0 else "any tag"
             return (
                 f"Rank {peer.rank} polls for a message from {whom} with {what} that nobody sends. "
                 "A poll needs a partner that sends, and an end to the loop without one."

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringside import DeadlockError, RankError, Session
+from ringside.checking.assertions import open_requests
 
 SOURCE = (Path(__file__).parent / "programs" / "point_to_point.py").read_text().splitlines()
 
@@ -84,6 +85,17 @@ def test_a_wait_names_the_call_that_it_is_for(session: Session) -> None:
     assert isinstance(error, DeadlockError)
     assert error.blocked[0].call == "irecv(src=1, tag=3).wait()"
     assert error.blocked[0].site == place("work.wait", after="unreceived_wait")
+
+
+def test_works_that_nobody_waits_for_are_listed(session: Session) -> None:
+    result = session.call("point_to_point:unfinished", 2).raise_for_error()
+    started = place("isend", after="unfinished"), place("irecv", after="unfinished")
+    reduced = place("async_op=True", after="unfinished")
+    assert open_requests(result) == [
+        f"ranks 0, 1 returned before 3 requests (isend at {started[0]}, irecv at {started[1]}, "
+        f"all_reduce at {reduced}) were complete: wait for everything that was started, or test "
+        "until it is done."
+    ]
 
 
 def test_a_tensor_changed_while_it_is_sent_is_an_error(session: Session) -> None:
