@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ringside.checking import inputs
 from ringside.checking.assertions import differs, notes, one_line, open_requests, resemblance
 from ringside.checking.inputs import short
 from ringside.checking.ring_bytes import sent_as_ring
+from ringside.network.recording import CollectiveRecord
 from ringside.session.session import Result
 from ringside.units import format_bytes, format_count, format_time
 
@@ -65,6 +68,7 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "idle_s": timeline.idle_s,
         "exposed_comm_s": timeline.exposed_comm_s,
         "collectives": [record.name for record in result.collectives],
+        "collective_kinds": [dataclasses.asdict(kind) for kind in _collectives(result)],
         "output": result.output,
         "unreceived": result.unreceived,
         "unfinished": open_requests(result) if result.error is None else [],
@@ -99,8 +103,8 @@ def text(
         lines += _table(result)
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
     if result.collectives:
-        names = sorted({record.name for record in result.collectives})
-        lines.append(f"library collectives used: {', '.join(names)}{_as_ring(result)}")
+        lines.append(f"library collectives{_as_ring(result)}:")
+        lines += [f"  {kind.told(result.world_size)}" for kind in _collectives(result)]
     if result.unreceived:
         alike = Counter(result.unreceived)
         kinds = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]
@@ -167,13 +171,57 @@ def _table(result: Result) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """The collectives of one name in groups of one size."""
+
+    call: str
+    groups: list[tuple[int, ...]]
+    num_calls: int
+    nbytes: int  # of all calls together
+    alike: bool  # all calls have as many bytes, and all groups make as many calls
+
+    def told(self, world_size: int) -> str:
+        """The line on it."""
+        count, size = self.num_calls, len(self.groups[0])
+        if len(self.groups) > 1:
+            where = f"{len(self.groups)} groups of {format_count(size, 'rank')}"
+        elif size == world_size:
+            where = "all ranks"
+        else:
+            where = f"ranks {', '.join(map(str, self.groups[0]))}"
+        if self.alike:
+            calls = format_count(count // len(self.groups), "call")
+            calls += f" of {format_bytes(self.nbytes // count)}" if self.nbytes else ""
+            among = "in each of" if len(self.groups) > 1 else "among"
+            return f"{self.call}: {calls} {among} {where}"
+        calls = f"{format_count(count, 'call')}, {format_bytes(self.nbytes)} in all"
+        return f"{self.call}: {calls}, {'in' if len(self.groups) > 1 else 'among'} {where}"
+
+
+def _collectives(result: Result) -> list[_Kind]:
+    """The kinds of collectives in the order of their names, larger groups first."""
+    records_of: dict[tuple[str, int], list[CollectiveRecord]] = {}
+    for record in result.collectives:
+        key = record.shown or record.name, -len(record.members)
+        records_of.setdefault(key, []).append(record)
+    kinds = []
+    for (call, _), records in sorted(records_of.items(), key=lambda item: item[0]):
+        calls_of = Counter(record.members for record in records)
+        sizes = Counter(record.nbytes for record in records)
+        alike = len(sizes) == len(set(calls_of.values())) == 1
+        nbytes = sum(record.nbytes for record in records)
+        kinds.append(_Kind(call, sorted(calls_of), len(records), nbytes, alike))
+    return kinds
+
+
 def _as_ring(result: Result) -> str:
     """The bytes of collectives, which the table of messages doesn't have."""
     try:
         most = max(sent_as_ring(result))
     except ValueError:  # no ring is known for one of them
         return ""
-    return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)} in all)"
+    return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)})"
 
 
 def _resemblance(value: Any, wanted: Array, parts: Sequence[Array]) -> str:

@@ -127,7 +127,9 @@ class Collectives:
             values = self._communicators(comm, members, gathering)
         else:
             total = sum(sizes)
-            record = CollectiveRecord(name, comm.path, members, total, gathering.by_members)
+            record = CollectiveRecord(
+                name, comm.path, members, total, gathering.by_members, gathering.shown_by[0]
+            )
             self.records.append(record)
             values = gathering.values()
         timed_as = TIMED_AS.get(name, name)

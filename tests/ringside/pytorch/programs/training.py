@@ -1,5 +1,7 @@
 """Training in parallel by torch's own means, for comparison with serial training."""
 
+import contextlib
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -213,6 +215,28 @@ def fewer_steps(group):
     net = DistributedDataParallel(nn.Linear(4, 4), process_group=group)
     for _ in range(1 if group.rank() == 1 else 2):
         net(torch.ones(2, 4)).sum().backward()
+
+
+def no_sync_around_backward_alone(group):
+    """Too late: the forward pass decides, so each of the four microbatches is reduced."""
+    net = DistributedDataParallel(nn.Linear(100, 100, bias=False), process_group=group)
+    for micro in range(4):
+        loss = net(torch.ones(8, 100)).sum()
+        with net.no_sync() if micro < 3 else contextlib.nullcontext():
+            loss.backward()
+
+
+def in_rows(group):
+    """Collectives in two groups, and in one of them alone."""
+    rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    x = torch.ones(1000)
+    for _ in range(3):
+        dist.all_reduce(x, group=rows[group.rank() // 2])
+    if group.rank() < 2:
+        dist.all_gather_into_tensor(torch.ones(2000), x, group=rows[0])
+    for n in (5, 7):
+        dist.all_reduce(x[:n])
+    dist.barrier()
 
 
 def attends(group, batch, heads, length, width):
