@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ringside.errors import BlockedCall, DeadlockError
+from ringside.network.gathering import BY_DDP, IN_BACKWARD
 from ringside.network.peers import Peer
 from ringside.network.wait_graph import Standing
 from ringside.network.wire import FIRST_INTERNAL_TAG, shown_tag
@@ -12,6 +13,11 @@ _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
     "with the same root, operation and size."
+)
+_GRADIENTS = (
+    "Each backward() reduces gradients over all ranks (DistributedDataParallel does it in buckets "
+    "of parameters), so all ranks must make as many. Give them as many batches, or train inside "
+    "`with model.join():`; and if one rank leaves out a batch, as for a loss that is NaN, all must."
 )
 
 
@@ -51,7 +57,8 @@ def _disagreement(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str |
     for gathering in standing.collectives.open_gatherings():
         text = gathering.disagreement()
         if text:
-            return f"On communicator {gathering.path}, {text}. {_AGREE}"
+            cure = _GRADIENTS if IN_BACKWARD in text or BY_DDP in text else _AGREE
+            return f"On communicator {gathering.path}, {text}. {cure}"
     return None
 
 
@@ -60,6 +67,16 @@ def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
     called = {entry.rank for entry in blocked}
     for gathering in standing.collectives.open_gatherings():
         never = [rank for rank in gathering.missing() if rank in returned or rank not in called]
+        if never and gathering.shown.endswith((IN_BACKWARD, BY_DDP)):
+            came = sorted(set(gathering.members) - set(gathering.missing()))
+            inside = "DistributedDataParallel for"
+            if gathering.shown.endswith(IN_BACKWARD):
+                inside = "backward() for gradients of"
+            return (
+                f"{_ranks(came)} {'waits' if len(came) == 1 else 'wait'} in {inside} "
+                f"{_ranks(never).lower()}, which {'has' if len(never) == 1 else 'have'} made "
+                f"fewer passes. {_GRADIENTS}"
+            )
         if never:
             return (
                 f"{_ranks(never)} never {'calls' if len(never) == 1 else 'call'} {gathering.shown} "

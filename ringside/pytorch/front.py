@@ -21,6 +21,7 @@ import ringside.network.link
 from ringside.network.link import CommInfo, Link
 from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
+from ringside.pytorch.work import wait_where_torch_does_not
 
 distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
@@ -39,6 +40,7 @@ def install() -> None:
     link = ringside.network.link.current()
     link.libraries = (*link.libraries, *_library_folders())
     torch.set_num_threads(1)
+    dist.set_debug_level(dist.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
@@ -49,6 +51,7 @@ def install() -> None:
         "get_group_rank": _get_group_rank,
     }
     vars(distributed_c10d).update(ours)
+    wait_where_torch_does_not()
     vars(dist).update(ours)  # it has copied these names when it was imported
 
 

@@ -12,6 +12,7 @@ disagreement ends the run with a verdict instead of with a hang or with wrong nu
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -24,12 +25,13 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from ringside.arrays import Array
+from ringside.network.gathering import BY_DDP, IN_BACKWARD
 from ringside.network.link import Call, CommInfo, Completion, Link, format_call
 from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import sparse, tensors
 from ringside.pytorch.counting import communicated
 from ringside.pytorch.phantom import joined
-from ringside.pytorch.work import NetworkWork, WorkPart
+from ringside.pytorch.work import NetworkWork, WorkPart, in_backward
 
 NAME = "ringside"
 # network/gathering.py has the same text: the network can't import this module, which needs torch.
@@ -38,6 +40,7 @@ BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of 
 _ENVELOPE = struct.Struct("<BQ")  # dtype and number of elements, in front of a message's payload
 _OPS = {"PRODUCT": "PROD"}
 _BITWISE = ("BAND", "BOR", "BXOR")
+_REDUCER = os.path.join("nn", "parallel", "distributed.py")  # calls the reducer, which is in C++
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 # torch's stubs for these differ between releases.
@@ -496,8 +499,9 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         received: Sequence[torch.Tensor] = (),
     ) -> WorkPart:
         """Post a collective; ``received`` is poisoned until its values come."""
+        shown = f"{call[0]} {_made_by()}".rstrip()
         number = self._link.icollective(
-            self._info.id, name, spec, call=call, shown=call[0], alike=alike
+            self._info.id, name, spec, call=call, shown=shown, alike=alike
         )
 
         def finish(completion: Completion) -> None:
@@ -590,6 +594,17 @@ def _tagged(tag: int, shown: str) -> tuple[tuple[str, int], ...]:
     if tag < 0:
         raise ValueError(f"{shown}: a tag is 0 or more, and this one is {tag}.")
     return (("tag", tag),) if tag else ()
+
+
+def _made_by() -> str:
+    """What makes a collective, if no call of torch.distributed does."""
+    if in_backward():
+        return IN_BACKWARD
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    file = frame.f_code.co_filename if frame is not None else ""
+    return BY_DDP if file.endswith(_REDUCER) else ""
 
 
 def _calls(name: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from ringside import Session
 from ringside.checking import run_report
+from ringside.checking.assertions import open_requests
 from ringside.trace import Kind
 
 RNG = np.random.default_rng(3)
@@ -206,6 +207,15 @@ def test_arguments_are_not_counted_as_memory(session: Session) -> None:
     assert [memory["peak"] for memory in result.memory] == [4000, 4000]  # what it receives into
 
 
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("options", [(25, False), (0.0001, False), (0.0001, True)], ids=str)
+def test_join_trains_with_uneven_batches(
+    session: Session, options: tuple[float, bool], world_size: int
+) -> None:
+    result = session.call("training:uneven", world_size, options).raise_for_error()
+    assert open_requests(result) == []
+
+
 def report(session: Session, function: str, world_size: int) -> str:
     result = session.call(f"training:{function}", world_size).raise_for_error()
     return run_report.text(result, function, "not compared", None)
@@ -213,7 +223,7 @@ def report(session: Session, function: str, world_size: int) -> str:
 
 def test_the_report_counts_what_a_wrong_no_sync_reduces(session: Session) -> None:
     told = report(session, "no_sync_around_backward_alone", 2)
-    assert "\n  all_reduce: 4 calls of 39.1 KiB among all ranks\n" in told
+    assert "\n  all_reduce in backward(): 4 calls of 39.1 KiB among all ranks\n" in told
 
 
 def test_the_report_counts_collectives_by_kind_and_group(session: Session) -> None:

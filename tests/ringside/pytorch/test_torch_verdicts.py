@@ -123,9 +123,28 @@ def test_the_store_is_no_way_round_the_network(session: Session) -> None:
 def test_a_rank_that_stops_training_early_is_named(session: Session) -> None:
     error = session.call("training:fewer_steps", 3).error
     assert isinstance(error, DeadlockError)
-    assert "Rank 1 never calls" in error.cure
+    told = "Ranks 0, 2 wait in DistributedDataParallel for rank 1, which has made fewer passes."
+    assert told in error.cure
+    assert "train inside `with model.join():`" in error.cure
+    # After the second pass, the first that has other buckets, a forward pass sends nothing.
+    error = session.call("training:fewer_steps", 2, (3,)).error
+    assert isinstance(error, DeadlockError)
+    assert "Rank 0 waits in backward() for gradients of rank 1, which has" in error.cure
     assert error.blocked[0].site.startswith("training.py:")
     assert error.blocked[1].call == "(has returned)"
+
+
+def test_a_rank_that_leaves_out_a_backward_pass_is_named(session: Session) -> None:
+    error = session.call("training:skips_a_batch", 2).error
+    assert isinstance(error, DeadlockError)
+    assert "rank 1 calls all_reduce where rank 0 calls all_reduce in backward()" in error.cure
+    assert "if one rank leaves out a batch, as for a loss that is NaN, all must" in error.cure
+
+
+def test_parameters_without_a_gradient_are_named(session: Session) -> None:
+    error = session.call("training:unused_layer", 2).error
+    assert isinstance(error, RankError)
+    assert "did not receive grad for rank 0: spare.bias, spare.weight" in error.message
 
 
 def test_ddp_says_that_models_differ(session: Session) -> None:
