@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import math
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +27,7 @@ from ringside.errors import DeadlineError, DeadlockError, RankError
 from ringside.network.wire import FIRST_INTERNAL_TAG
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
-from ringside.trace import UNDESCRIBED, Kind, Op
+from ringside.trace import UNDESCRIBED, CallSite, Kind, Op
 from ringside.units import format_count
 
 if TYPE_CHECKING:
@@ -387,17 +388,49 @@ def assert_requests_complete(
 def open_request(result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)) -> str:
     """A sentence on an operation that nobody waited for; empty if there is none."""
     for rank, ops in enumerate(result.trace.ops):
-        done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
-        for op in ops:
-            if op.kind in kinds and op.request not in done:
-                site = result.trace.site_of(op)
-                at = f" at {one_line(site.where, 60)}" if site.where else ""
-                what = f"{one_line(site.call, 60)}{at}"
-                return (
-                    f"rank {rank} returned before {what} was complete: "
-                    "wait for everything that was started, or test until it is done."
-                )
+        for site in _left_open(result, ops, kinds):
+            return f"rank {rank} returned before {_called(site)} was complete: {_WAIT}"
     return ""
+
+
+def open_requests(
+    result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)
+) -> list[str]:
+    """Sentences on all operations that nobody waited for: one for ranks that left the same."""
+    ranks_of: dict[str, list[int]] = {}
+    for rank, ops in enumerate(result.trace.ops):
+        sites = list(_left_open(result, ops, kinds))
+        if len(sites) == 1:
+            ranks_of.setdefault(f"{_called(sites[0])} was", []).append(rank)
+        elif sites:
+            calls = Counter(_called(site._replace(call=site.call.split("(")[0])) for site in sites)
+            times = {call: f"{call} ({n} times)" if n > 1 else call for call, n in calls.items()}
+            what = ", ".join(list(times.values())[:6]) + (", ..." if len(times) > 6 else "")
+            ranks_of.setdefault(f"{len(sites)} requests ({what}) were", []).append(rank)
+    return [
+        f"{_some(ranks)} returned before {what} complete: {_WAIT}"
+        for what, ranks in ranks_of.items()
+    ]
+
+
+_WAIT = "wait for everything that was started, or test until it is done."
+
+
+def _left_open(result: Result, ops: Sequence[Op], kinds: Sequence[int]) -> Iterator[CallSite]:
+    """The calls of a rank that started what it didn't wait for."""
+    done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
+    return (result.trace.site_of(op) for op in ops if op.kind in kinds and op.request not in done)
+
+
+def _called(site: CallSite) -> str:
+    return one_line(site.call, 60) + (f" at {one_line(site.where, 60)}" if site.where else "")
+
+
+def _some(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    return f"ranks {', '.join(map(str, ranks[:8]))}{more}"
 
 
 def assert_makespan(

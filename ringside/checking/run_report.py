@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,14 @@ import numpy as np
 
 from ringside.arrays import Array
 from ringside.checking import inputs
-from ringside.checking.assertions import differs, notes, one_line, open_request, resemblance
+from ringside.checking.assertions import differs, notes, one_line, open_requests, resemblance
 from ringside.checking.inputs import short
 from ringside.checking.ring_bytes import sent_as_ring
+from ringside.network.recording import CollectiveRecord
 from ringside.session.session import Result
 from ringside.units import format_bytes, format_count, format_time
+
+_MOST_UNRECEIVED = 4  # kinds of messages that are told
 
 
 def compared(
@@ -62,8 +68,10 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "idle_s": timeline.idle_s,
         "exposed_comm_s": timeline.exposed_comm_s,
         "collectives": [record.name for record in result.collectives],
+        "collective_kinds": [dataclasses.asdict(kind) for kind in _collectives(result)],
         "output": result.output,
         "unreceived": result.unreceived,
+        "unfinished": open_requests(result) if result.error is None else [],
         "notes": list(result.notes.values()),
     }
 
@@ -95,10 +103,13 @@ def text(
         lines += _table(result)
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
     if result.collectives:
-        names = sorted({record.name for record in result.collectives})
-        lines.append(f"library collectives used: {', '.join(names)}{_as_ring(result)}")
+        lines.append(f"library collectives{_as_ring(result)}:")
+        lines += [f"  {kind.told(result.world_size)}" for kind in _collectives(result)]
     if result.unreceived:
-        lines.append(f"sent and never received: {result.unreceived[0]}")
+        alike = Counter(result.unreceived)
+        kinds = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]
+        more = ["..."] if len(kinds) > _MOST_UNRECEIVED else []
+        lines.append("sent and never received: " + ", ".join([*kinds[:_MOST_UNRECEIVED], *more]))
     if values != "not compared":
         more = f". {wrong}" if wrong else ""
         if values == "right":
@@ -112,9 +123,8 @@ def text(
         lines += notes(result)
     elif values == "not compared":  # what is shorter may well be right
         lines += [one_line(note, 400) for name, note in result.notes.items() if name != "length"]
-    left_open = open_request(result) if result.error is None else ""
-    if left_open:
-        lines.append(left_open)
+    if result.error is None:
+        lines += open_requests(result)
     if any(result.inputs_changed):
         lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
     return "\n".join(lines)
@@ -161,13 +171,57 @@ def _table(result: Result) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """The collectives of one name in groups of one size."""
+
+    call: str
+    groups: list[tuple[int, ...]]
+    num_calls: int
+    nbytes: int  # of all calls together
+    alike: bool  # all calls have as many bytes, and all groups make as many calls
+
+    def told(self, world_size: int) -> str:
+        """The line on it."""
+        count, size = self.num_calls, len(self.groups[0])
+        if len(self.groups) > 1:
+            where = f"{len(self.groups)} groups of {format_count(size, 'rank')}"
+        elif size == world_size:
+            where = "all ranks"
+        else:
+            where = f"ranks {', '.join(map(str, self.groups[0]))}"
+        if self.alike:
+            calls = format_count(count // len(self.groups), "call")
+            calls += f" of {format_bytes(self.nbytes // count)}" if self.nbytes else ""
+            among = "in each of" if len(self.groups) > 1 else "among"
+            return f"{self.call}: {calls} {among} {where}"
+        calls = f"{format_count(count, 'call')}, {format_bytes(self.nbytes)} in all"
+        return f"{self.call}: {calls}, {'in' if len(self.groups) > 1 else 'among'} {where}"
+
+
+def _collectives(result: Result) -> list[_Kind]:
+    """The kinds of collectives in the order of their names, larger groups first."""
+    records_of: dict[tuple[str, int], list[CollectiveRecord]] = {}
+    for record in result.collectives:
+        key = record.shown or record.name, -len(record.members)
+        records_of.setdefault(key, []).append(record)
+    kinds = []
+    for (call, _), records in sorted(records_of.items(), key=lambda item: item[0]):
+        calls_of = Counter(record.members for record in records)
+        sizes = Counter(record.nbytes for record in records)
+        alike = len(sizes) == len(set(calls_of.values())) == 1
+        nbytes = sum(record.nbytes for record in records)
+        kinds.append(_Kind(call, sorted(calls_of), len(records), nbytes, alike))
+    return kinds
+
+
 def _as_ring(result: Result) -> str:
     """The bytes of collectives, which the table of messages doesn't have."""
     try:
         most = max(sent_as_ring(result))
     except ValueError:  # no ring is known for one of them
         return ""
-    return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)} in all)"
+    return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)})"
 
 
 def _resemblance(value: Any, wanted: Array, parts: Sequence[Array]) -> str:

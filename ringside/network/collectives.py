@@ -17,6 +17,7 @@ from ringside.network import codec
 from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
 from ringside.network.gathering import TIMED_AS, BadSpec, Gathering, group_of
+from ringside.network.matching import Pending
 from ringside.network.mismatches import Notes, unlike
 from ringside.network.peers import Peer
 from ringside.network.recording import CollectiveRecord
@@ -53,6 +54,8 @@ class Collectives:
         self.comms = {0: Communicator(0, "world", tuple(range(len(peers))))}
         self.records: list[CollectiveRecord] = []
         self.comm_calls: list[str] = []
+        # Number of a group that all ranks must make alike -> its members as each has named them.
+        self._groups: dict[int, dict[tuple[int, ...], Pending]] = {}
 
     def comm_of(self, peer: Peer, number: int) -> Communicator:
         """The communicator that a frame names."""
@@ -84,6 +87,10 @@ class Collectives:
             key: Any = (group, comm.sequence.get((me, group), 0))  # a count for each group
             comm.sequence[me, group] = key[1] + 1
             me = group.index(me)
+            if len(spec) == 3:
+                named = self._groups.setdefault(spec[2], {})
+                first = named.setdefault(members, request)
+                named[members] = min(first, request, key=lambda item: item.rank)
         else:
             key = comm.sequence.get(me, 0)
             comm.sequence[me] = key + 1
@@ -120,7 +127,9 @@ class Collectives:
             values = self._communicators(comm, members, gathering)
         else:
             total = sum(sizes)
-            record = CollectiveRecord(name, comm.path, members, total, gathering.by_members)
+            record = CollectiveRecord(
+                name, comm.path, members, total, gathering.by_members, gathering.shown_by[0]
+            )
             self.records.append(record)
             values = gathering.values()
         timed_as = TIMED_AS.get(name, name)
@@ -177,6 +186,22 @@ class Collectives:
             for member, rank in enumerate(ranks):
                 values[members.index(rank)] = ("comm", new.number, ranks, member)
         return values
+
+    def own_groups(self) -> str:
+        """A sentence on ranks that made one group of a number each; empty if there are none."""
+        for _, named in sorted(self._groups.items()):
+            if len(named) > 1:
+                claims = sorted((request.rank, members) for members, request in named.items())
+                ones, others = (
+                    f"rank {rank} makes the group {list(members)} "
+                    f"at {self._requests.site_of(named[members]).where}"
+                    for rank, members in claims[:2]
+                )
+                return (
+                    f"new_group is a call for all ranks: {ones} where {others}. Let each rank "
+                    "make every group, also those that it is no member of, in the same order."
+                )
+        return ""
 
     def new_comm(self, path: str, members: tuple[int, ...]) -> Communicator:
         """Make a communicator of these world ranks."""

@@ -35,6 +35,8 @@ REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "AVG": np.add,  # divided by the number of members at the end
 }
 BFLOAT16 = "bfloat16:"
+# What follows the name of a collective that no line of the program's calls by itself.
+IN_BACKWARD, BY_DDP = "in backward()", "by DistributedDataParallel"
 _ON_BFLOAT16 = ("SUM", "PROD", "MAX", "MIN", "AVG")
 TIMED_AS = {
     "dup": "allgather",
@@ -118,21 +120,26 @@ class Gathering:
         expected = _agreed(self.names[first], self.specs[first])
         for member in members[1:]:
             if self.names[member] != self.names[first]:
-                return (
-                    f"rank {member} calls {self.shown_by[member]} "
-                    f"where rank {first} calls {self.shown_by[first]}"
-                )
+                return self._other_call(member, first)
             agreed = _agreed(self.names[member], self.specs[member])
             pairs = zip(
                 [*self.alike[member], *agreed], [*self.alike[first], *expected], strict=False
             )
             for (what, value), (_, other) in pairs:
+                if value != other and self.shown_by[member] != self.shown_by[first]:
+                    return self._other_call(member, first)
                 if value != other:
                     return (
                         f"in {self.shown_by[first]}, rank {member} gives {what} {value} "
                         f"and rank {first} {what} {other}"
                     )
         return None
+
+    def _other_call(self, member: int, first: int) -> str:
+        return (
+            f"rank {member} calls {self.shown_by[member]} "
+            f"where rank {first} calls {self.shown_by[first]}"
+        )
 
     @property
     def shown(self) -> str:
@@ -333,7 +340,7 @@ def _check_form(name: str, spec: Any, size: int) -> None:
         "dup": lambda: len(spec) == 0,
         "split": lambda: len(spec) == 2 and all(x is None or _is_number(x) for x in spec),
         "create": lambda: len(spec) == 1 and _is_members(spec[0], size),
-        "create_group": lambda: 1 <= len(spec) <= 2 and all(_is_number(x) for x in spec[1:]),
+        "create_group": lambda: 1 <= len(spec) <= 3 and all(_is_number(x) for x in spec[1:]),
         "bcast": lambda: len(spec) == 2 and (spec[1] is None or _is_data(spec[1])),
         "allgather": lambda: len(spec) == 1 and _is_data(spec[0]),
         "gather": lambda: len(spec) == 2 and _is_data(spec[1]),
@@ -390,6 +397,8 @@ def _is_members(value: Any, size: int) -> bool:
 
 def group_of(spec: Any, size: int, member: int) -> tuple[int, ...]:
     """The members that a ``create_group`` names, this one among them.
+
+    Behind them come a tag and, where all ranks must make every group, its number in their order.
 
     Raises:
         BadSpec: they are no group of members of a communicator of ``size``.

@@ -17,7 +17,7 @@ from ringside.network.matching import Mailbox, Pending, Posted, Sent
 from ringside.network.mismatches import Notes, misfit, sentence
 from ringside.network.peers import Peer
 from ringside.network.requests import Requests
-from ringside.network.wire import ANY_SOURCE, OBJECT, Frame, counted_of_object
+from ringside.network.wire import ANY_SOURCE, OBJECT, Frame, counted_of_object, shown_tag
 from ringside.timing.queries import Query
 from ringside.trace import Kind, Mode, make_op
 
@@ -181,7 +181,8 @@ class Messages:
     def unreceived(self) -> list[str]:
         """The messages that nobody has received, in words."""
         return [
-            f"rank {sent.world_source} sent {sent.counted} bytes with tag {sent.tag} to rank {dest}"
+            f"rank {sent.world_source} sent {sent.counted} bytes with {shown_tag(sent.tag)} "
+            f"to rank {dest}"
             for (_, dest), box in sorted(self._mailboxes.items(), key=lambda item: item[0])
             for sent in sorted(box.waiting(), key=_by_number)
         ]

@@ -282,6 +282,8 @@ class Network:
         failures = [peer.failure for peer in self.peers if peer.failure is not None]
         if failures and not isinstance(error, LimitError):
             error = failures[0]
+        if error is None and (sentence := self._collectives.own_groups()):
+            error = RunError(sentence)  # no rank has noticed, and another library would have hung
         output = []
         for peer in self.peers:
             text = without_stacks(peer.text.decode("utf-8", "replace"))

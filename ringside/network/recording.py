@@ -15,7 +15,8 @@ class CollectiveRecord:
     """One use of a library collective: on which communicator, by whom, how many bytes in all.
 
     ``by_members``: a reduction that the network can't do (of objects, or by a user's operation):
-    every member got every part, each of at most ``nbytes``.
+    every member got every part, each of at most ``nbytes``. ``shown``: what the first member calls
+    it, such as all_gather_into_tensor of an allgather.
     """
 
     name: str
@@ -23,6 +24,7 @@ class CollectiveRecord:
     members: tuple[int, ...]
     nbytes: int
     by_members: bool = False
+    shown: str = ""
 
 
 @dataclass(frozen=True)

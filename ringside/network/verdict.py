@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ringside.errors import BlockedCall, DeadlockError
-from ringside.network.gathering import Gathering
+from ringside.network.gathering import BY_DDP, IN_BACKWARD, Gathering
 from ringside.network.peers import Peer
 from ringside.network.wait_graph import Standing
+from ringside.network.wire import FIRST_INTERNAL_TAG, shown_tag
 from ringside.trace import Kind, Mode
 from ringside.units import format_count, ordinal
 
@@ -13,6 +14,11 @@ _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
     "with the same root, operation and size."
+)
+_GRADIENTS = (
+    "Each backward() reduces gradients over all ranks (DistributedDataParallel does it in buckets "
+    "of parameters), so all ranks must make as many. Give them as many batches, or train inside "
+    "`with model.join():`; and if one rank leaves out a batch, as for a loss that is NaN, all must."
 )
 
 
@@ -34,7 +40,7 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
-        *(_disagreement, _missing_member, _wrong_envelope, _polling),
+        *(_own_groups, _disagreement, _missing_member, _wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
     )
     for reason in reasons:
@@ -44,11 +50,16 @@ def judge(standing: Standing) -> DeadlockError:
     return DeadlockError(headline, blocked, "Every send needs a receive and every receive a send.")
 
 
+def _own_groups(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    return standing.collectives.own_groups()
+
+
 def _disagreement(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     for gathering in standing.collectives.open_gatherings():
         text = gathering.disagreement()
         if text:
-            return f"On communicator {gathering.path}, {text}. {_AGREE}"
+            cure = _GRADIENTS if IN_BACKWARD in text or BY_DDP in text else _AGREE
+            return f"On communicator {gathering.path}, {text}. {cure}"
     return None
 
 
@@ -57,6 +68,16 @@ def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
     called = {entry.rank for entry in blocked}
     for gathering in standing.collectives.open_gatherings():
         never = [rank for rank in gathering.missing() if rank in returned or rank not in called]
+        if never and gathering.shown.endswith((IN_BACKWARD, BY_DDP)):
+            came = sorted(set(gathering.members) - set(gathering.missing()))
+            inside = "DistributedDataParallel for"
+            if gathering.shown.endswith(IN_BACKWARD):
+                inside = "backward() for gradients of"
+            return (
+                f"{_ranks(came)} {'waits' if len(came) == 1 else 'wait'} in {inside} "
+                f"{_ranks(never).lower()}, which {'has' if len(never) == 1 else 'have'} made "
+                f"fewer passes. {_GRADIENTS}"
+            )
         if never:
             return _too_few_calls(standing, gathering, never)
     return None
@@ -112,9 +133,11 @@ def _wrong_envelope(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
         for source, tag, comm in _receives(standing, peer):
             for message, path in waiting:
                 if message.world_source == source and path == comm and message.tag != tag:
+                    inside = max(tag, message.tag) >= FIRST_INTERNAL_TAG
                     return (
-                        f"Rank {peer.rank} waits for tag {tag} from rank {source}, which sent "
-                        f"tag {message.tag}. Let both sides use the same tag."
+                        f"Rank {peer.rank} waits for {shown_tag(tag)} from rank {source}, which "
+                        f"sent {shown_tag(message.tag)}. Let both sides "
+                        f"{'make the same calls' if inside else 'use the same tag'}."
                     )
             for message, path in waiting:
                 if message.world_source == source and path != comm:
@@ -158,7 +181,7 @@ def _polling(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None
             continue
         for source, tag, _ in _receives(standing, peer):
             whom = f"rank {source}" if source >= 0 else "any rank"
-            what = f"tag {tag}" if tag >= 0 else "any tag"
+            what = shown_tag(tag) if tag >= 0 else "any tag"
             return (
                 f"Rank {peer.rank} polls for a message from {whom} with {what} that nobody sends. "
                 "A poll needs a partner that sends, and an end to the loop without one."

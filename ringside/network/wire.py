@@ -301,3 +301,12 @@ def split_result(
     rest_bytes = None if most_bytes is None else most_bytes - about_bytes
     value, nbytes = codec.decode_within(view[:start], rest_bytes, copy=False)
     return dict(about), value, about_bytes + nbytes
+
+
+def shown_tag(tag: int) -> str:
+    """A tag in a sentence: those of the front ends are no numbers of the program's.
+
+    >>> shown_tag(5), shown_tag(FIRST_INTERNAL_TAG + 1)
+    ('tag 5', 'the tag of a collective among neighbours')
+    """
+    return f"tag {tag}" if tag < FIRST_INTERNAL_TAG else "the tag of a collective among neighbours"

@@ -266,7 +266,7 @@ class FakeGroup(NetworkGroup):
     ) -> WorkPart:
         return super()._join(name, spec, call, alike, None, **told)
 
-    def recv(self, given: Any, source: int, tag: int = 0) -> NetworkWork:
+    def recv(self, given: Any, source: int | None, tag: int = 0) -> NetworkWork:
         """Receive a tensor from a member."""
         work = super().recv(given, source, tag)
         (tensor,) = [given] if isinstance(given, torch.Tensor) else given

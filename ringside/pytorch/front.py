@@ -22,6 +22,7 @@ from ringside.network.link import CommInfo, Link
 from ringside.pytorch import starting
 from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
+from ringside.pytorch.work import wait_where_torch_does_not
 
 distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
@@ -32,6 +33,8 @@ group_class: type[NetworkGroup] = NetworkGroup
 _TIMEOUT_AT = 2  # its place among the arguments of init_process_group
 _original_init = distributed_c10d.init_process_group
 _original_helper = distributed_c10d._new_process_group_helper
+_original_group_rank = distributed_c10d.get_group_rank
+_numbered = [0]  # groups that this rank has made, or was asked to make, in the present call
 
 
 def install() -> None:
@@ -40,25 +43,33 @@ def install() -> None:
     link.libraries = (*link.libraries, *_library_folders())
     torch.set_num_threads(1)
     starting.install()
+    dist.set_debug_level(dist.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
     distributed_c10d.rendezvous = _rendezvous
-    distributed_c10d.init_process_group = _init_process_group
-    distributed_c10d.monitored_barrier = _monitored_barrier
-    # torch.distributed has copied these names when it was imported.
-    vars(dist).update(init_process_group=_init_process_group, monitored_barrier=_monitored_barrier)
+    ours = {
+        "init_process_group": _init_process_group,
+        "monitored_barrier": _monitored_barrier,
+        "get_group_rank": _get_group_rank,
+    }
+    vars(distributed_c10d).update(ours)
+    wait_where_torch_does_not()
+    vars(dist).update(ours)  # it has copied these names when it was imported
 
 
 def _library_folders() -> tuple[str, ...]:
     """Where a frame is not the student's."""
-    return (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep)
+    # Beside torch: typing_extensions, through which calls go that torch has deprecated.
+    installed = os.path.dirname(os.path.dirname(torch.__file__))
+    return (installed + os.sep, os.path.dirname(os.__file__) + os.sep)
 
 
 def begin(info: CommInfo | None) -> Any:
     """Begin a call: forget all groups; with ``info``, initialise and return that group."""
     link = ringside.network.link.current()
     _forget_groups()
+    _numbered[:] = [0]
     gc.collect()  # so that what earlier calls left behind changes nothing here
     os.environ.update(_environment(link))
     torch.manual_seed(0)
@@ -146,11 +157,28 @@ def _rendezvous(
     yield _store[0], link.rank, link.world_size
 
 
+def _get_group_rank(group: Any, global_rank: int) -> int:
+    """torch's own, and what to give instead of a rank that isn't in the group."""
+    ranks = distributed_c10d._world.pg_group_ranks.get(group)
+    if group is dist.GroupMember.WORLD or not ranks or global_rank in ranks:
+        return int(_original_group_rank(group, global_rank))
+    raise ValueError(
+        f"rank {global_rank} is not in this group, whose ranks are {list(ranks)}. src and dst are "
+        "ranks of the world: give one of these, or a place in the group, "
+        f"0 to {len(ranks) - 1}, as group_src or group_dst."
+    )
+
+
 def _new_group_on_the_network(
-    size: int, rank: int, ranks: Any, backend: Any, *args: Any, **kwargs: Any
-) -> Any:
+    size: int, rank: int, ranks: Any, backend: Any, store: Any, group_name: str, *args: Any,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
     """torch's own, for whatever backend was asked for: here is one network."""
-    return _original_helper(size, rank, ranks, dist.Backend(NAME), *args, **kwargs)
+    if group_name.isdigit():  # else ranks outside of the group needn't call: it is named by a hash
+        _numbered[0] += 1
+    return _original_helper(
+        size, rank, ranks, dist.Backend(NAME), store, group_name, *args, **kwargs
+    )
 
 
 def _create(options: Any, given: Any) -> NetworkGroup:
@@ -163,5 +191,7 @@ def _create(options: Any, given: Any) -> NetworkGroup:
     if not ranks:
         return group_class(link, link.world)
     call = ("new_group", (("ranks", list(ranks)),))
-    info = link.collective(link.world.id, "create_group", (ranks,), call=call, shown="new_group")
+    # The last number tells the network which of the groups it is that all ranks must make alike.
+    spec = (ranks, 0, _numbered[0]) if options.group_id.isdigit() else (ranks,)
+    info = link.collective(link.world.id, "create_group", spec, call=call, shown="new_group")
     return group_class(link, info)

@@ -12,6 +12,7 @@ disagreement ends the run with a verdict instead of with a hang or with wrong nu
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -24,12 +25,13 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from ringside.arrays import Array
+from ringside.network.gathering import BY_DDP, IN_BACKWARD
 from ringside.network.link import Call, CommInfo, Completion, Link, format_call
 from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import sparse, tensors
 from ringside.pytorch.counting import communicated
 from ringside.pytorch.phantom import joined
-from ringside.pytorch.work import NetworkWork, WorkPart
+from ringside.pytorch.work import NetworkWork, WorkPart, in_backward
 
 NAME = "ringside"
 # network/gathering.py has the same text: the network can't import this module, which needs torch.
@@ -38,6 +40,7 @@ BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of 
 _ENVELOPE = struct.Struct("<BQ")  # dtype and number of elements, in front of a message's payload
 _OPS = {"PRODUCT": "PROD"}
 _BITWISE = ("BAND", "BOR", "BXOR")
+_REDUCER = os.path.join("nn", "parallel", "distributed.py")  # calls the reducer, which is in C++
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 # torch's stubs for these differ between releases.
@@ -131,6 +134,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def _allreduce(self, given: list[torch.Tensor], opts: Any, shown: str) -> NetworkWork:
         parts = []
         call: Call = (shown, ())
+        for tensor in given:
+            tensors.check_no_gaps(tensor, shown, written=True)
         for alike in _by_dtype(given):
             op, factor = _operation(opts, alike[0])
             call = (shown, (("op", _shown(opts)),))
@@ -141,7 +146,9 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
                 _scatter_into(into, value)
 
             parts.append(
-                self._join("allreduce", spec, call, _of(alike, op), deliver, received=alike)
+                self._join(
+                    "allreduce", spec, call, _in_place(alike, _shown(opts)), deliver, received=alike
+                )
             )
         return self._work(parts, call, given, opts)
 
@@ -166,7 +173,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def reduce(self, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce over all members into the root's tensor."""
         (tensor,) = _listed(given)
-        root = self._root(opts)
+        root = self._root(opts, "reduce", "dst")
+        tensors.check_no_gaps(tensor, "reduce", written=True)
         op, factor = _operation(opts, tensor)
         call: Call = ("reduce", (("dst", self._info.members[root]), ("op", _shown(opts))))
         spec = (root, _wire_op(op, tensor), _reducible([tensor], factor))
@@ -177,13 +185,17 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
                 _put(tensor, value)
 
         part = self._join(
-            "reduce", spec, call, _of([tensor], op), deliver, received=[tensor] if mine else []
-        )
+            "reduce", spec, call, _in_place([tensor], _shown(opts)), deliver,
+            received=[tensor] if mine else [],
+        )  # fmt: skip
         return self._work([part], call, [tensor], opts)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Reduce lists of tensors; member r gets entry r."""
         (output,), (pieces,) = _listed(outputs), _nested(inputs)
+        tensors.check_contiguous(output, "reduce_scatter", written=True)
+        for piece in pieces:
+            tensors.check_contiguous(piece, "reduce_scatter", written=False)
         return self._reduce_scatter(output, pieces, opts, "reduce_scatter")
 
     def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> NetworkWork:
@@ -215,7 +227,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
             "reduce_scatter",
             spec,
             call,
-            _of(given, op),
+            _of(given, _shown(opts)),
             lambda value: _put(output, value),
             sent=() if _share(output, given) else given,
             received=[output],
@@ -227,7 +239,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def broadcast(self, given: Any, opts: Any = None) -> NetworkWork:
         """Copy the root's tensor to all members."""
         (tensor,) = _listed(given)
-        root = self._root(opts)
+        root = self._root(opts, "broadcast", "src")
+        tensors.check_no_gaps(tensor, "broadcast", written=True)
         call: Call = ("broadcast", (("src", self._info.members[root]),))
         mine = root == self._info.rank
         data = tensors.elements(tensor) if mine else None
@@ -240,7 +253,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
             "bcast",
             (root, data),
             call,
-            _of([tensor]),
+            _in_place([tensor]),
             deliver,
             sent=[tensor] if mine else [],
             received=[] if mine else [tensor],
@@ -262,8 +275,15 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> NetworkWork:
         """Collect equal parts of one tensor on all members."""
-        into = _equal_parts(output, self.size(), "all_gather_into_tensor")
-        return self._allgather(into, given, opts, "all_gather_into_tensor")
+        shown = "all_gather_into_tensor"
+        if tensors.check(output).is_contiguous():
+            into = _equal_parts(output, self.size(), shown)
+            return self._allgather(into, given, opts, shown)
+        staged = torch.empty(output.shape, dtype=output.dtype)
+        into = _equal_parts(staged, self.size(), shown)
+        work = self._allgather(into, given, opts, shown, lambda: _copy(staged, output))
+        tensors.poison(output)
+        return work
 
     _allgather_base = all_gather_single
 
@@ -276,7 +296,12 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def _allgather(
-        self, into: Sequence[torch.Tensor], given: torch.Tensor, opts: Any, shown: str
+        self,
+        into: Sequence[torch.Tensor],
+        given: torch.Tensor,
+        opts: Any,
+        shown: str,
+        then: Callable[[], None] | None = None,
     ) -> NetworkWork:
         call: Call = (shown, ())
         if len(into) != self.size():
@@ -286,12 +311,18 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         # Uneven parts are allowed, but all members must expect the same ones.
         even = sizes[0] if len(set(sizes)) == 1 else sizes
         alike = (("dtype", tensors.dtype_name(given)), ("number of elements", even))
+
+        def deliver(value: Any) -> None:
+            _put_all(into, value, call)
+            if then is not None:
+                then()
+
         part = self._join(
             "allgather",
             (tensors.elements(tensors.check(given)),),
             call,
             alike,
-            lambda value: _put_all(into, value, call),
+            deliver,
             sent=() if _share(given, into) else [given],
             received=into,
         )
@@ -300,7 +331,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Collect every member's tensor on the root."""
         (tensor,) = _listed(inputs)
-        root = self._root(opts)
+        root = self._root(opts, "gather", "dst")
         call: Call = ("gather", (("dst", self._info.members[root]),))
         into = _nested(outputs)[0] if root == self._info.rank else []
         if root == self._info.rank and len(into) != self.size():
@@ -319,19 +350,23 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Give entry r of the root's list to member r."""
         (output,) = _listed(outputs)
-        root = self._root(opts)
+        root = self._root(opts, "scatter", "src")
+        tensors.check_no_gaps(output, "scatter", written=True)
         call: Call = ("scatter", (("src", self._info.members[root]),))
         pieces = _nested(inputs)[0] if root == self._info.rank else []
         if root == self._info.rank and len(pieces) != self.size():
             raise ValueError(f"scatter wants {self.size()} tensors, one per rank: {len(pieces)}.")
         for tensor in pieces:
             _fits(tensor, output.numel(), output, call)
+            if tensors.layout(tensor) != tensors.layout(output):
+                tensors.check_contiguous(tensor, "scatter", written=False)
+                tensors.check_contiguous(output, "scatter", written=True)
         data = [tensors.elements(tensor) for tensor in pieces] or None
         part = self._join(
             "scatter",
             (root, data),
             call,
-            _of([output]),
+            _in_place([output]),
             lambda value: _put(output, value),
             sent=() if _share(output, pieces) else pieces,
             received=[output],
@@ -347,6 +382,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     ) -> NetworkWork:
         """As alltoall, with parts along the first dimension of one tensor."""
         name = "all_to_all_single"
+        tensors.check_contiguous(tensors.check(given), name, written=False)
+        tensors.check_contiguous(tensors.check(output), name, written=True)
         into = _split(output, output_splits, self.size(), name)
         return self._alltoall(into, _split(given, input_splits, self.size(), name), opts, name)
 
@@ -387,10 +424,10 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         """Send a tensor to a member."""
         (tensor,) = _listed(given)
         blocking = _calls("send")
-        call: Call = (
-            "send" if blocking else "isend",
-            (("dst", self._info.members[dest]), *_tagged(tag)),
-        )
+        name = "send" if blocking else "isend"
+        tensors.check_contiguous(tensor, name, written=False)
+        dst = self._world_rank(dest, name, "dst")
+        call: Call = (name, (("dst", dst), *_tagged(tag, name)))
         communicated([tensor])
         data = tensors.memory(tensor)
         envelope = _ENVELOPE.pack(tensors.CODE_OF[tensor.dtype], tensor.numel())
@@ -403,13 +440,16 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
             self._link, [WorkPart(number, sent=[tensor])], call, [tensor], blocking=blocking
         )
 
-    def recv(self, given: Any, source: int, tag: int = 0) -> NetworkWork:
+    def recv(self, given: Any, source: int | None, tag: int = 0) -> NetworkWork:
         """Receive a tensor from a member."""
         (tensor,) = _listed(given)
         blocking = _calls("recv")
-        whom = () if source == ANY_SOURCE else (("src", self._info.members[source]),)
-        call: Call = ("recv" if blocking else "irecv", (*whom, *_tagged(tag)))
-        number = self._link.irecv(self._info.id, source, tag, -1, call=call)
+        name = "recv" if blocking else "irecv"
+        tensors.check_contiguous(tensor, name, written=True)
+        whom = () if source is None else (("src", self._world_rank(source, name, "src")),)
+        call: Call = (name, (*whom, *_tagged(tag, name)))
+        sender = ANY_SOURCE if source is None else source
+        number = self._link.irecv(self._info.id, sender, tag, -1, call=call)
         communicated([tensor])
         if not blocking:
             tensors.poison(tensor)
@@ -423,14 +463,29 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     def recv_anysource(self, given: Any, tag: int = 0) -> NetworkWork:
         """Receive a tensor from any member."""
-        return self.recv(given, ANY_SOURCE, tag)
+        return self.recv(given, None, tag)
 
     recvAnysource = recv_anysource
 
     # -- posting ---------------------------------------------------------------------------------
 
-    def _root(self, opts: Any) -> int:
-        return int(opts.rootRank) if opts is not None else 0
+    def _root(self, opts: Any, shown: str, word: str) -> int:
+        root = int(opts.rootRank) if opts is not None else 0
+        self._world_rank(root, shown, word)
+        return root
+
+    def _world_rank(self, place: int, shown: str, word: str) -> int:
+        """The member at a place of the group, which a call has given as ``word``."""
+        members = self._info.members
+        if 0 <= place < len(members):
+            return members[place]
+        last = len(members) - 1
+        if self._info.id == self._link.world.id:
+            raise ValueError(f"{shown}: {word} is {place}, and the ranks are 0 to {last}.")
+        raise ValueError(
+            f"{shown}: group_{word} is {place}, and the group's ranks {list(members)} have the "
+            f"places 0 to {last}."
+        )
 
     def _join(
         self,
@@ -444,8 +499,9 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         received: Sequence[torch.Tensor] = (),
     ) -> WorkPart:
         """Post a collective; ``received`` is poisoned until its values come."""
+        shown = f"{call[0]} {_made_by()}".rstrip()
         number = self._link.icollective(
-            self._info.id, name, spec, call=call, shown=call[0], alike=alike
+            self._info.id, name, spec, call=call, shown=shown, alike=alike
         )
 
         def finish(completion: Completion) -> None:
@@ -534,8 +590,21 @@ def _share(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(tensors.storage(other) == tensors.storage(tensor) for other in others)
 
 
-def _tagged(tag: int) -> tuple[tuple[str, int], ...]:
+def _tagged(tag: int, shown: str) -> tuple[tuple[str, int], ...]:
+    if tag < 0:
+        raise ValueError(f"{shown}: a tag is 0 or more, and this one is {tag}.")
     return (("tag", tag),) if tag else ()
+
+
+def _made_by() -> str:
+    """What makes a collective, if no call of torch.distributed does."""
+    if in_backward():
+        return IN_BACKWARD
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    file = frame.f_code.co_filename if frame is not None else ""
+    return BY_DDP if file.endswith(_REDUCER) else ""
 
 
 def _calls(name: str) -> bool:
@@ -593,6 +662,13 @@ def _of(given: Sequence[torch.Tensor], op: str = "") -> Alike:
     return (("op", op), *alike) if op else alike
 
 
+def _in_place(given: Sequence[torch.Tensor], op: str = "") -> Alike:
+    """As ``_of``, for a call that moves memory as it lies: so it must lie alike on all ranks."""
+    layouts = [tensors.layout(tensor) for tensor in given]
+    strided = [layout for layout in layouts if layout != "contiguous"]
+    return (*_of(given, op), ("strides", strided[0] if strided else "contiguous"))
+
+
 def _fits(into: torch.Tensor, count: int, like: torch.Tensor, call: Call) -> None:
     if into.numel() != count or into.dtype != like.dtype:
         raise ValueError(
@@ -605,7 +681,11 @@ def _fits(into: torch.Tensor, count: int, like: torch.Tensor, call: Call) -> Non
 
 
 def _put(tensor: torch.Tensor, value: Any) -> None:
-    tensors.memory(tensor)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    tensors.write(tensor, np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+
+
+def _copy(source: torch.Tensor, into: torch.Tensor) -> None:
+    tensors.write(into, tensors.memory(source))
 
 
 def _put_all(into: Sequence[torch.Tensor], values: Sequence[Any], call: Call) -> None:
@@ -638,4 +718,4 @@ def _receive(
             f"{tensors.dtype_name(tensor)}. Give both sides the same shape and dtype. If they have "
             "them, the two ranks send and receive in different orders."
         )
-    tensors.memory(tensor)[:] = np.frombuffer(payload[_ENVELOPE.size :], np.uint8)
+    tensors.write(tensor, np.frombuffer(payload[_ENVELOPE.size :], np.uint8))

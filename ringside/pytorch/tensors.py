@@ -1,7 +1,8 @@
 """Tensors as memory: what goes on the wire, and where it comes back to.
 
 Memory is read and written in place, past autograd and past dispatch modes, as a communication
-library does. bfloat16 travels as its 16 bits; the network widens it to float32 to reduce it.
+library does; of a tensor that isn't contiguous, element by element. bfloat16 travels as its 16
+bits; the network widens it to float32 to reduce it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def check(tensor: Any) -> torch.Tensor:
 
     Raises:
         TypeError: it is no tensor.
-        ValueError: it isn't dense, contiguous and on the CPU.
+        ValueError: it isn't dense and on the CPU, or of a dtype that has no name on the wire.
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
@@ -59,11 +60,44 @@ def check(tensor: Any) -> torch.Tensor:
             "CPU. Create them there, or take the device from the machine: "
             "torch.device('cuda' if torch.cuda.is_available() else 'cpu')."
         )
-    if not tensor.is_contiguous() and not _is_dense(tensor):
-        raise ValueError("Tensors must be contiguous: pass tensor.contiguous().")
     if tensor.dtype not in CODE_OF:
         raise ValueError(f"tensors of dtype {tensor.dtype} can't be sent.")
     return tensor
+
+
+def check_contiguous(tensor: torch.Tensor, shown: str, *, written: bool) -> None:
+    """Refuse a tensor that libraries refuse in this call, or whose elements they mix up.
+
+    Args:
+        shown: the call.
+        written: the call writes into the tensor, so a copy alone would lose the result.
+
+    Raises:
+        ValueError: its elements don't lie one after another in the order of their indices.
+    """
+    if not tensor.is_contiguous():
+        raise _not_contiguous(tensor, shown, written=written)
+
+
+def check_no_gaps(tensor: torch.Tensor, shown: str, *, written: bool) -> None:
+    """As ``check_contiguous``, but allow any order of the indices, as in channels_last."""
+    if not tensor.is_contiguous() and not _is_dense(tensor):
+        raise _not_contiguous(tensor, shown, written=written)
+
+
+def _not_contiguous(tensor: torch.Tensor, shown: str, *, written: bool) -> ValueError:
+    cure = "pass tensor.contiguous()"
+    if written:
+        cure = "pass copy = tensor.contiguous(), and call tensor.copy_(copy) after it"
+    return ValueError(
+        f"{shown}: Tensors must be contiguous, and this one of shape {tuple(tensor.shape)} has "
+        f"strides {tuple(tensor.stride())}: {cure}."
+    )
+
+
+def layout(tensor: torch.Tensor) -> str | tuple[int, ...]:
+    """The order of a tensor's elements in memory, which libraries believe to be alike on ranks."""
+    return "contiguous" if tensor.is_contiguous() else tuple(tensor.stride())
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -80,17 +114,46 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def memory(tensor: torch.Tensor) -> Any:
-    """The tensor's bytes: uint8, shape (nbytes,), shared with it; of a fake tensor, a phantom."""
+    """The bytes of its elements in the order of their indices: uint8, shape (nbytes,).
+
+    Shared with the tensor if it is contiguous, else a copy; of a fake tensor, a phantom.
+    """
     nbytes = tensor.numel() * tensor.element_size()
     if isinstance(tensor, FakeTensor):
         return Phantom(nbytes)
     if not nbytes:
         return np.empty(0, np.uint8)
+    if tensor.is_contiguous():
+        return _bytes_at(tensor, nbytes)
+    return np.ascontiguousarray(_bytes_of_elements(tensor)).reshape(-1)
+
+
+def write(tensor: torch.Tensor, data: Any) -> None:
+    """Fill a tensor with bytes in the order of its indices, or with one byte for all of them."""
+    if tensor.is_contiguous() or isinstance(tensor, FakeTensor):
+        memory(tensor)[:] = data
+        return
+    into = _bytes_of_elements(tensor)
+    into[...] = data if isinstance(data, int) else data.reshape(into.shape)
+
+
+def _bytes_at(tensor: torch.Tensor, nbytes: int) -> Array:
+    """The bytes from a tensor's first element on, shared with it."""
     # Not tensor.numpy(): it refuses bfloat16 and what requires a gradient.
     shared: Any = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
     shared.owner = tensor  # lives as long as the array does
     array: Array = np.frombuffer(shared, np.uint8)
     return array
+
+
+def _bytes_of_elements(tensor: torch.Tensor) -> Array:
+    """The bytes of each element of a tensor that isn't empty: shape (*shape, itemsize), shared."""
+    itemsize = tensor.element_size()
+    strides = [stride * itemsize for stride in tensor.stride()]
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, strides, strict=True))
+    return np.lib.stride_tricks.as_strided(
+        _bytes_at(tensor, last + itemsize), (*tensor.shape, itemsize), (*strides, 1)
+    )
 
 
 def storage(tensor: torch.Tensor) -> int:
@@ -101,14 +164,14 @@ def storage(tensor: torch.Tensor) -> int:
 
 
 def elements(tensor: torch.Tensor) -> Array:
-    """The tensor's elements in NumPy's nearest dtype, shape (numel,), shared with it."""
+    """The tensor's elements in NumPy's nearest dtype, shape (numel,), shared as ``memory`` is."""
     array: Array = memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
     return array
 
 
 def poison(tensor: torch.Tensor) -> None:
     """Fill a buffer that is waiting for data: NaN, -1, or True."""
-    memory(tensor)[:] = 1 if tensor.dtype == torch.bool else 0xFF
+    write(tensor, 1 if tensor.dtype == torch.bool else 0xFF)
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

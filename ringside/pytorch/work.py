@@ -7,13 +7,16 @@ before the reducer looks at it; outside, ``wait`` and ``then`` of the future wai
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.autograd import Variable
+from torch.distributed.algorithms import join
 
 from ringside.network.link import Call, Completion, Link, format_call
 from ringside.pytorch import tensors
@@ -22,6 +25,7 @@ from ringside.pytorch import tensors
 _Work: Any = dist.Work
 _TorchFuture: Any = torch.futures.Future
 _engine: Any = Variable._execution_engine
+Join: Any = join.Join
 
 
 class BufferRaceError(RuntimeError):
@@ -92,6 +96,8 @@ class NetworkWork(_Work):  # type: ignore[misc]
         self._wait_call: Call = call if blocking else (f"{format_call(call)}.wait", ())
         self._future: _Future | None = None
         self._source = -1
+        if _joining and not blocking:
+            _joining[-1].append(self)
 
     def wait(self, timeout: Any = None) -> bool:
         """Block until the call is complete; a time-out has no meaning in virtual time."""
@@ -156,9 +162,12 @@ class NetworkWork(_Work):  # type: ignore[misc]
             return done
         if self._future is None:
             self._future = _Future(self)
-            if _in_backward():
+            if in_backward():
                 # Runs after the last gradient and before the reducer's own callback.
                 _engine.queue_callback(self.wait)
+            elif _for_ranks_that_go_on():
+                self.wait()
+                return self.get_future()
         return self._future
 
     def get_future_result(self) -> torch.futures.Future[Any]:
@@ -166,8 +175,46 @@ class NetworkWork(_Work):  # type: ignore[misc]
         return self.get_future()
 
 
-def _in_backward() -> bool:
+_joining: list[list[NetworkWork]] = []  # of each `with model.join():`, what was started inside
+
+
+def wait_where_torch_does_not() -> None:
+    """Let `with model.join():` end with a wait for all that was started inside.
+
+    A rank that has a batch tells so in all-reduces whose works torch drops. They are complete when
+    all ranks have come to the end, so nobody waits for long.
+    """
+    enter, leave = Join.__enter__, Join.__exit__
+
+    def enter_noting(self: Any) -> Any:
+        _joining.append([])
+        return enter(self)
+
+    def leave_waiting(self: Any, kind: Any, *error: Any) -> Any:
+        works = _joining.pop()
+        leave(self, kind, *error)
+        for work in works if kind is None else ():
+            work.wait()
+
+    Join.__enter__, Join.__exit__ = enter_noting, leave_waiting
+
+
+def in_backward() -> bool:
+    """Whether a backward pass is what led here."""
     return int(torch._C._current_graph_task_id()) != -1
+
+
+def _for_ranks_that_go_on() -> bool:
+    """Whether DDP's ``join`` reduces here, on a rank without a batch, the gradients of others.
+
+    torch waits in C++ there for what only ``NetworkWork.wait`` can complete.
+    """
+    frame: FrameType | None = sys._getframe(2)  # who called get_future
+    while frame is not None:
+        if frame.f_code.co_name == "_match_all_reduce_for_bwd_pass":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Future(_TorchFuture):  # type: ignore[misc]
@@ -222,7 +269,7 @@ class _Future(_TorchFuture):  # type: ignore[misc]
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         # In backward it must not wait: hooks of DDP chain futures there, and no overlap would be
         # left.
-        if not super().done() and not _in_backward():
+        if not super().done() and not in_backward():
             self._work.wait()
         if super().done():
             callback(self)

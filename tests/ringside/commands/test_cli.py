@@ -189,6 +189,35 @@ def test_run_says_what_was_started_and_not_waited_for(folder: Path, ringside: Ru
     assert re.search(r"rank 0 returned before Isend\(.*\) at ring.py:\d+ was complete", output)
 
 
+def test_run_tells_all_that_was_left_open_or_lying_in_a_line_for_ranks_that_are_alike(
+    folder: Path, ringside: Run
+) -> None:
+    (folder / "left.py").write_text(
+        "import numpy as np\n"
+        "from mpi4py import MPI\n"
+        "comm = MPI.COMM_WORLD\n"
+        "if comm.rank:\n"
+        "    comm.Irecv(np.empty(2), source=0)\n"
+        "else:\n"
+        "    for dest in (1, 1, 2):\n"
+        "        comm.Isend(np.ones(2), dest=dest)\n"
+        "    comm.Ibarrier()\n"
+        "if comm.rank:\n"
+        "    comm.Ibarrier()\n"
+    )
+    _, output, _ = ringside("run left.py --ranks 3")
+    assert "sent and never received: rank 0 sent 16 bytes with tag 0 to rank 1\n" in output
+    assert (
+        "rank 0 returned before 4 requests (Isend at left.py:8 (3 times), Ibarrier at left.py:9) "
+        "were complete"
+    ) in output
+    assert (
+        "ranks 1, 2 returned before 2 requests (Irecv at left.py:5, Ibarrier at left.py:11) were"
+    ) in output
+    _, output, _ = ringside("run left.py --ranks 3 --json")
+    assert len(json.loads(output)["unfinished"]) == 2
+
+
 def test_run_does_not_call_a_sum_in_place_wrong(folder: Path, ringside: Run) -> None:
     (folder / "place.py").write_text(
         "import torch.distributed as dist\n"

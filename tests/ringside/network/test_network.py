@@ -194,6 +194,13 @@ def floods(comm):
     for _ in range(3000):
         comm.Isend(np.zeros(1), dest=0)
 
+def beside_neighbours(comm):
+    ring = comm.Create_cart([2], periods=[True])
+    if ring.rank == 0:
+        ring.neighbor_alltoall([1, 2])
+    else:
+        ring.recv(source=0, tag=5)
+
 def object_value(comm):
     return object()
 
@@ -272,6 +279,14 @@ def test_receive_from_the_wrong_rank(session: Session) -> None:
 def test_tag_mismatch_names_both_tags(session: Session) -> None:
     text = verdict(session, "wrong_tag", 2)
     assert "Rank 0 waits for tag 7 from rank 1, which sent tag 5." in text
+
+
+def test_tags_of_our_own_are_no_numbers_in_a_verdict(session: Session) -> None:
+    told = verdict(session, "beside_neighbours", 2)
+    assert (
+        "Rank 1 waits for tag 5 from rank 0, which sent the tag of a collective among neighbours. "
+        "Let both sides make the same calls."
+    ) in told
 
 
 def test_collectives_in_different_order(session: Session) -> None:

@@ -44,7 +44,8 @@ def test_bfloat16_is_reduced_in_float32_and_rounded_once(session: Session, world
 def test_a_strided_tensor_is_refused_with_the_cure(session: Session) -> None:
     result = session.call("collectives:strided", 2)
     assert isinstance(result.error, RankError)
-    assert "Tensors must be contiguous: pass tensor.contiguous()" in str(result.error)
+    assert "all_reduce: Tensors must be contiguous" in str(result.error)
+    assert "strides (4,): pass copy = tensor.contiguous()" in str(result.error)
     assert result.error.where == "collectives.py:207"
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from ringside import Session
+from ringside.checking import run_report
+from ringside.checking.assertions import open_requests
 from ringside.trace import Kind
 
 RNG = np.random.default_rng(3)
@@ -203,3 +205,33 @@ def test_the_peak_counts_what_lives_at_one_time(session: Session) -> None:
 def test_arguments_are_not_counted_as_memory(session: Session) -> None:
     result = session.call("point_to_point:ring", 2, (np.zeros(500),)).raise_for_error()
     assert [memory["peak"] for memory in result.memory] == [4000, 4000]  # what it receives into
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("options", [(25, False), (0.0001, False), (0.0001, True)], ids=str)
+def test_join_trains_with_uneven_batches(
+    session: Session, options: tuple[float, bool], world_size: int
+) -> None:
+    result = session.call("training:uneven", world_size, options).raise_for_error()
+    assert open_requests(result) == []
+
+
+def report(session: Session, function: str, world_size: int) -> str:
+    result = session.call(f"training:{function}", world_size).raise_for_error()
+    return run_report.text(result, function, "not compared", None)
+
+
+def test_the_report_counts_what_a_wrong_no_sync_reduces(session: Session) -> None:
+    told = report(session, "no_sync_around_backward_alone", 2)
+    assert "\n  all_reduce in backward(): 4 calls of 39.1 KiB among all ranks\n" in told
+
+
+def test_the_report_counts_collectives_by_kind_and_group(session: Session) -> None:
+    told = report(session, "in_rows", 4)
+    assert (
+        "library collectives (not in the table; as a ring's messages a rank sends 15.7 KiB):\n"
+        "  all_gather_into_tensor: 1 call of 7.81 KiB among ranks 0, 1\n"
+        "  all_reduce: 2 calls, 48 B in all, among all ranks\n"
+        "  all_reduce: 3 calls of 3.91 KiB in each of 2 groups of 2 ranks\n"
+        "  barrier: 1 call among all ranks"
+    ) in told

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringside import DeadlockError, RankError, Session
+from ringside.checking.assertions import open_requests
 
 SOURCE = (Path(__file__).parent / "programs" / "point_to_point.py").read_text().splitlines()
 
@@ -86,6 +87,17 @@ def test_a_wait_names_the_call_that_it_is_for(session: Session) -> None:
     assert error.blocked[0].site == place("work.wait", after="unreceived_wait")
 
 
+def test_works_that_nobody_waits_for_are_listed(session: Session) -> None:
+    result = session.call("point_to_point:unfinished", 2).raise_for_error()
+    started = place("isend", after="unfinished"), place("irecv", after="unfinished")
+    reduced = place("async_op=True", after="unfinished")
+    assert open_requests(result) == [
+        f"ranks 0, 1 returned before 3 requests (isend at {started[0]}, irecv at {started[1]}, "
+        f"all_reduce at {reduced}) were complete: wait for everything that was started, or test "
+        "until it is done."
+    ]
+
+
 def test_a_tensor_changed_while_it_is_sent_is_an_error(session: Session) -> None:
     error = session.call("point_to_point:changed_while_sent", 2).error
     assert isinstance(error, RankError)
@@ -111,10 +123,28 @@ def test_the_store_is_no_way_round_the_network(session: Session) -> None:
 def test_a_rank_that_stops_training_early_is_named(session: Session) -> None:
     error = session.call("training:fewer_steps", 3).error
     assert isinstance(error, DeadlockError)
-    assert "calls broadcast a 3rd time" in error.cure or "calls all_reduce a" in error.cure
-    assert "rank 1 has ended after" in error.cure
+    told = "Ranks 0, 2 wait in DistributedDataParallel for rank 1, which has made fewer passes."
+    assert told in error.cure
+    assert "train inside `with model.join():`" in error.cure
+    # After the second pass, the first that has other buckets, a forward pass sends nothing.
+    error = session.call("training:fewer_steps", 2, (3,)).error
+    assert isinstance(error, DeadlockError)
+    assert "Rank 0 waits in backward() for gradients of rank 1, which has" in error.cure
     assert error.blocked[0].site.startswith("training.py:")
     assert error.blocked[1].call == "(has returned)"
+
+
+def test_a_rank_that_leaves_out_a_backward_pass_is_named(session: Session) -> None:
+    error = session.call("training:skips_a_batch", 2).error
+    assert isinstance(error, DeadlockError)
+    assert "rank 1 calls all_reduce where rank 0 calls all_reduce in backward()" in error.cure
+    assert "if one rank leaves out a batch, as for a loss that is NaN, all must" in error.cure
+
+
+def test_parameters_without_a_gradient_are_named(session: Session) -> None:
+    error = session.call("training:unused_layer", 2).error
+    assert isinstance(error, RankError)
+    assert "did not receive grad for rank 0: spare.bias, spare.weight" in error.message
 
 
 def test_ddp_says_that_models_differ(session: Session) -> None:

@@ -191,6 +191,13 @@ def changed_while_sent(group):
         dist.recv(x, 0)
 
 
+def unfinished(group):
+    x = torch.ones(3)
+    dist.isend(x, 1 - group.rank())
+    dist.irecv(torch.zeros(3), 1 - group.rank())
+    dist.all_reduce(x, async_op=True)
+
+
 def unreceived_wait(group):
     if group.rank() == 0:
         work = dist.irecv(torch.zeros(4), 1, tag=3)

@@ -1,5 +1,7 @@
 """Training in parallel by torch's own means, for comparison with serial training."""
 
+import contextlib
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -208,11 +210,78 @@ def different_models(group):
     DistributedDataParallel(nn.Sequential(*layers), process_group=group)
 
 
-def fewer_steps(group):
-    """Rank 1 ends after one backward pass, the others wait in the reducer's drain."""
+def fewer_steps(group, steps=1):
+    """Rank 1 ends one backward pass early, and the others wait for it in the reducer."""
     net = DistributedDataParallel(nn.Linear(4, 4), process_group=group)
-    for _ in range(1 if group.rank() == 1 else 2):
+    for _ in range(steps if group.rank() == 1 else steps + 1):
         net(torch.ones(2, 4)).sum().backward()
+
+
+def no_sync_around_backward_alone(group):
+    """Too late: the forward pass decides, so each of the four microbatches is reduced."""
+    net = DistributedDataParallel(nn.Linear(100, 100, bias=False), process_group=group)
+    for micro in range(4):
+        loss = net(torch.ones(8, 100)).sum()
+        with net.no_sync() if micro < 3 else contextlib.nullcontext():
+            loss.backward()
+
+
+def in_rows(group):
+    """Collectives in two groups, and in one of them alone."""
+    rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    x = torch.ones(1000)
+    for _ in range(3):
+        dist.all_reduce(x, group=rows[group.rank() // 2])
+    if group.rank() < 2:
+        dist.all_gather_into_tensor(torch.ones(2000), x, group=rows[0])
+    for n in (5, 7):
+        dist.all_reduce(x[:n])
+    dist.barrier()
+
+
+def uneven(group, bucket_mb, hook):
+    """Rank r has r + 1 batches, inside join; ranks that have none left add zeros to the mean."""
+    serial, net = model(), model()
+    parallel = DistributedDataParallel(net, process_group=group, bucket_cap_mb=bucket_mb)
+    if hook:
+        parallel.register_comm_hook(group, mean_hook)
+    optimizer, optimizer_of_all = sgd(net), sgd(serial)
+    with parallel.join():
+        for step in range(group.rank() + 1):
+            optimizer.zero_grad()
+            parallel(batch(group.rank(), step)).square().sum().backward()
+            optimizer.step()
+    for step in range(group.size()):
+        optimizer_of_all.zero_grad()
+        losses = [serial(batch(r, step)).square().sum() for r in range(step, group.size())]
+        (sum(losses) / group.size()).backward()
+        optimizer_of_all.step()
+    for mine, of_all in zip(net.parameters(), serial.parameters(), strict=True):
+        torch.testing.assert_close(mine, of_all, rtol=1e-12, atol=1e-14)
+
+
+def batch(rank, step):
+    return torch.linspace(-1, 1 + rank + 3 * step, 16, dtype=torch.float64).view(2, 8)
+
+
+def skips_a_batch(group):
+    """Rank 1 leaves out one backward pass, and reduces the loss of the others in its stead."""
+    net = DistributedDataParallel(nn.Linear(4, 4), process_group=group)
+    for step in range(3):
+        loss = net(torch.ones(2, 4)).sum()
+        if (group.rank(), step) != (1, 2):
+            loss.backward()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+
+
+def unused_layer(group):
+    """A layer that no loss depends on."""
+    net = nn.ModuleDict({"used": nn.Linear(4, 4), "spare": nn.Linear(4, 4)})
+    net.forward = lambda x: net["used"](x)
+    parallel = DistributedDataParallel(net, process_group=group)
+    for _ in range(2):
+        parallel(torch.ones(2, 4)).sum().backward()
 
 
 def attends(group, batch, heads, length, width):
