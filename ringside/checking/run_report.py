@@ -108,8 +108,8 @@ def text(
     if result.unreceived:
         alike = Counter(result.unreceived)
         kinds = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]
-        more = ["..."] if len(kinds) > _MOST_UNRECEIVED else []
-        lines.append("sent and never received: " + ", ".join([*kinds[:_MOST_UNRECEIVED], *more]))
+        rest = ["..."] if len(kinds) > _MOST_UNRECEIVED else []
+        lines.append("sent and never received: " + ", ".join([*kinds[:_MOST_UNRECEIVED], *rest]))
     if values != "not compared":
         more = f". {wrong}" if wrong else ""
         if values == "right":

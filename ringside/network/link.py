@@ -423,7 +423,7 @@ class Link:
             raise ProtocolError(f"a process that rank {self.rank} has started {call}; it is none.")
         self.refused = ProtocolError(
             f"a second thread {call}, and ranks here communicate from their main thread only. "
-            "Start an Irecv or an Isend there, and wait for it when its message is needed."
+            "Start the transfer there, without waiting, and wait for it when it is needed."
         )
         signal.pthread_kill(self._thread, signal.SIGUSR2)  # whose handler raises it there
         raise SystemExit  # which a thread ends by without a word
@@ -468,7 +468,9 @@ class Link:
         libraries = self.libraries
         name = ""
         while frame is not None and frame.f_code.co_filename.startswith(libraries):
-            name, frame = frame.f_code.co_name, frame.f_back
+            # torch's functions are called through a decorator's "wrapper".
+            name = name if frame.f_code.co_name == "wrapper" else frame.f_code.co_name
+            frame = frame.f_back
         if frame is None:
             return "", 0, name
         return frame.f_code.co_filename, frame.f_lineno, name

@@ -24,6 +24,7 @@ from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
 from ringside.pytorch.work import wait_where_torch_does_not
 
+_dist: Any = dist
 distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
@@ -43,7 +44,7 @@ def install() -> None:
     link.libraries = (*link.libraries, *_library_folders())
     torch.set_num_threads(1)
     starting.install()
-    dist.set_debug_level(dist.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
+    _dist.set_debug_level(_dist.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
