@@ -56,6 +56,11 @@ def add_parser(commands: Any) -> None:
         "--debug", type=int, metavar="RANK",
         help="let breakpoint() in this rank open pdb here; the others' do nothing",
     )  # fmt: skip
+    parser.add_argument(
+        "--pretend-cuda",
+        action="store_true",
+        help="run a program for GPUs on CPU tensors, timed as the machine's GPU",
+    )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="save the trace")
     parser.add_argument(
         "--perfetto", type=Path, metavar="FILE", help="save JSON for ui.perfetto.dev"
@@ -106,7 +111,12 @@ def run(asked: argparse.Namespace) -> int:
         _can_debug(asked.debug, asked.ranks)
     # A line that says how long one waits would be written over pdb's.
     progress = waiting(what) if asked.debug is None else contextlib.nullcontext()
-    with progress, Session(folder, machine=machine, debug_rank=asked.debug) as session:
+    with (
+        progress,
+        Session(
+            folder, machine=machine, debug_rank=asked.debug, pretend_cuda=asked.pretend_cuda
+        ) as session,
+    ):
         result = session.call(
             target if case is None else called_by(case),
             asked.ranks,

@@ -19,6 +19,11 @@ from ringside.network import codec
 OwnFrame = tuple[str, int, str, str]  # file, line, function, text
 
 _HERE = str(PACKAGE)
+# In what torch says of a program for GPUs where there is none.
+_FOR_GPUS = (
+    "not compiled with CUDA", "_cuda_", "No CUDA GPUs", "accelerator device when none",
+    "device_ids and output_device arguments only work", "NVIDIA driver",
+)  # fmt: skip
 confined = True  # whether this rank may not touch files; a rank of one's own run may
 _MOST_FRAMES = 12
 _MOST_TEXT = 300  # of a line of source
@@ -66,6 +71,12 @@ def _hint(error: BaseException) -> str:
         return "Ranks may not write files or start programs: return the value instead."
     if isinstance(error, EOFError) and str(error) == "EOF when reading a line":
         return "Ranks have no keyboard: give the value as an argument instead."
+    text = str(error)
+    if any(sign in text for sign in _FOR_GPUS):
+        return (
+            "There is no GPU for ranks: `ringside run --pretend-cuda` runs a program for GPUs on "
+            "CPU tensors, or choose the device by torch.cuda.is_available()."
+        )
     if isinstance(error, AttributeError) and _is_mpi(error.obj):
         for name in dir(error.obj):
             if name.lower() == str(error.name).lower():

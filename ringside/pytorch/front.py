@@ -38,12 +38,22 @@ _original_group_rank = distributed_c10d.get_group_rank
 _numbered = [0]  # groups that this rank has made, or was asked to make, in the present call
 
 
-def install() -> None:
-    """Make torch.distributed in this rank speak to the network."""
+def install(pretend_cuda: bool = False) -> None:
+    """Make torch.distributed in this rank speak to the network.
+
+    Args:
+        pretend_cuda: and let its GPU be the CPU.
+    """
     link = ringside.network.link.current()
     link.libraries = (*link.libraries, *_library_folders())
     torch.set_num_threads(1)
     starting.install()
+    if pretend_cuda:
+        from ringside.pytorch.pretend_cuda import OnCpu, install
+
+        install(link)
+        mode: Any = OnCpu()
+        mode.__enter__()  # for good
     _dist.set_debug_level(_dist.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])

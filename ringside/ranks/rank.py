@@ -81,7 +81,7 @@ def serve(
     make: Callable[..., Any] = make_call
     if command.get("front_end") == "torch":
         importlib.import_module("ringside.pytorch.preload")
-        importlib.import_module("ringside.pytorch.front").install()
+        importlib.import_module("ringside.pytorch.front").install(command["pretend_cuda"])
         make = importlib.import_module("ringside.pytorch.calls").make_call
     debugger.install(command["rank"], command.get("debug_rank"))
     # Behind the imports above: a torch.py of the student's would be taken for the library, or a

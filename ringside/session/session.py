@@ -191,6 +191,8 @@ class Session:
         strict: confine ranks as in grading.
         confined: ranks may read files and change nothing, as while a module is checked.
             Otherwise they may do what the caller may.
+        pretend_cuda: torch on the ranks has a GPU, which is the CPU; see
+            ``ringside.pytorch.pretend_cuda``.
         at_home: ranks live in the caller's folder, environment and import paths; never if they
             are strict or a launcher's.
         spawn: start every rank by exec instead of forking it; the default on macOS.
@@ -210,6 +212,7 @@ class Session:
         preload: Sequence[str] = (),
         strict: bool = False,
         confined: bool = False,
+        pretend_cuda: bool = False,
         at_home: bool = True,
         spawn: bool = sys.platform == "darwin",
         limits: Limits | None = None,
@@ -224,6 +227,7 @@ class Session:
         self._strict = strict
         self._confined = confined or strict or launcher is not None
         own = at_home and launcher is None and not strict
+        self._pretend_cuda = pretend_cuda
         self._surroundings = surroundings.of_caller() if own else None
         self._spawn = spawn
         self._debug_rank = debug_rank
@@ -498,6 +502,7 @@ class Session:
                 "surroundings": self._surroundings,
                 "confine": self._confined,
                 "strict": self._strict,
+                "pretend_cuda": self._pretend_cuda,
                 "debug_rank": self._debug_rank,
             }
             try:
