@@ -32,7 +32,7 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
-        *(_disagreement, _missing_member, _wrong_envelope, _polling),
+        *(_disagreement, _missing_member, _locked_out, _wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
     )
     for reason in reasons:
@@ -60,6 +60,18 @@ def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
                 f"{_ranks(never)} never {'calls' if len(never) == 1 else 'call'} {gathering.shown} "
                 f"on communicator {gathering.path}. Every member of a communicator must call its "
                 "collectives."
+            )
+    return None
+
+
+def _locked_out(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for peer in standing.peers:
+        if peer.query is None or peer.query.kind != "lock":
+            continue
+        for rank, site in standing.windows.holders(peer.query):
+            return (
+                f"Rank {peer.rank} waits for a lock that rank {rank} has held since its "
+                f"{site.parts[0]} at {site.where}. Let it call Unlock before it waits for others."
             )
     return None
 
