@@ -82,13 +82,17 @@ class Exception(RuntimeError):  # its name in mpi4py
 
 
 class BufferRaceError(Exception):
-    """A send buffer changed between the call that posted it and its completion."""
+    """A send buffer changed between the call that posted it and its completion.
 
-    def __init__(self, call: str) -> None:
+    Args:
+        end: what should have come first, and the call that waits for it.
+    """
+
+    def __init__(self, call: str, end: str = "the send was complete. Wait for the request") -> None:
         super().__init__(
             ERR_BUFFER,
-            f"the buffer given to {call} was changed before the send was complete. "
-            "Wait for the request before you write to the buffer, or send a copy of it.",
+            f"the buffer given to {call} was changed before {end} "
+            "before you write to the buffer, or send a copy of it.",
         )
 
 
