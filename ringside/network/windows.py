@@ -24,7 +24,7 @@ from ringside.arrays import Array
 from ringside.errors import Frame as Line
 from ringside.errors import LimitError, RankError
 from ringside.network import codec
-from ringside.network.bounds import MOST_LOOKED_AT, Ledger
+from ringside.network.bounds import MIB, MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
 from ringside.network.matching import Pending
 from ringside.network.peers import Peer
@@ -36,6 +36,9 @@ from ringside.trace import Op as TraceOp
 from ringside.units import format_bytes
 
 _NAME_CHARACTERS = 20  # of an operation or a type
+# What is kept of accesses that have landed, to see races: of one that has very many runs the first,
+# and after so many bytes of all together none of those before.
+_MOST_RUNS, _MOST_KEPT_BYTES, _KEPT_BYTES = 4096, 64 * MIB, 1024
 
 
 @dataclass(eq=False, slots=True)
@@ -45,7 +48,7 @@ class Access:
     window: int
     target: int  # world rank
     what: str  # of wire.ATOMIC and wire.FETCHES, or "put"
-    runs: Array  # shape (n, 2): the bytes of the window, from and to
+    runs: Array  # shape (n, 2): the bytes of the window, from and to; of very many the first
     back: int  # bytes that come back; -1: none
     fence: int  # the epoch between two fences that it belongs to; -1: another epoch
     body: bytes
@@ -83,6 +86,7 @@ class Windows:
         self._ledger, self._limits = ledger, ledger.limits
         self._on_the_way: dict[int, Access] = {}  # by the number of its message
         self._landed: dict[tuple[int, int], deque[Access]] = {}  # by window and target
+        self._landed_bytes = 0
         self._serving: dict[int, Access] = {}  # by the rank whose link does it now
         self._locks: dict[int, list[Query]] = {}  # by window: those that are held
         self._lock_queues: dict[int, list[Query]] = {}
@@ -147,7 +151,7 @@ class Windows:
             raise LimitError(
                 peer.rank, f"gave {data.nbytes} bytes to an access of {num_bytes} bytes"
             )
-        return what, runs.copy(), data, num_bytes if what in FETCHES else -1
+        return what, runs[:_MOST_RUNS].copy(), data, num_bytes if what in FETCHES else -1
 
     def land(self, number: int, posted: int, landed: int) -> RankError | None:
         """The bytes of an access are at its target: its owner's link is asked to do it.
@@ -170,6 +174,10 @@ class Windows:
                 f"rank {owner.rank} has returned while its window was in use. "
                 "Let all ranks call Free on the window before they return.",
             )
+        self._landed_bytes += _KEPT_BYTES + access.runs.nbytes
+        if self._landed_bytes > _MOST_KEPT_BYTES:
+            self._landed.clear()
+            self._landed_bytes = 0
         last = self._landed.setdefault((access.window, access.target), deque(maxlen=MOST_LOOKED_AT))
         for other in last:
             if other.origin != access.origin and other.clashes(access) and other.is_beside(access):
@@ -255,19 +263,20 @@ def _excludes(one: Query, other: Query) -> bool:
 
 def _shared_bytes(one: Array, other: Array) -> tuple[int, int] | None:
     """The first bytes that lie in runs of both, from and to; None if there are none."""
-    if len(one) > len(other):
-        one, other = other, one
-    by_start = other[np.argsort(other[:, 0], kind="stable")]
+    one, other = (
+        runs[np.argsort(runs[:, 0], kind="stable")]
+        for runs in (one[one[:, 0] < one[:, 1]], other[other[:, 0] < other[:, 1]])
+    )
     # Runs of one access may lie over one another: the farthest end of all that begin before.
-    ends = np.maximum.accumulate(by_start[:, 1]) if len(by_start) else by_start[:, 1]
-    for start, end in one.tolist():
-        first = int(np.searchsorted(ends, start, side="right"))
-        if first < len(by_start) and start < end and by_start[first, 0] < end:
-            low = max(start, int(by_start[first, 0]))
-            high = min(end, int(by_start[first, 1]))
-            if low < high:
-                return low, high
-    return None
+    ends = np.maximum.accumulate(other[:, 1])
+    # Of each run of ``one``, the first of ``other`` that ends behind its beginning.
+    nearest = np.searchsorted(ends, one[:, 0], side="right")
+    inside = nearest < len(other)
+    one, nearest = one[inside], nearest[inside]
+    low = np.maximum(one[:, 0], other[nearest, 0])
+    high = np.minimum(one[:, 1], ends[nearest])
+    shared = np.flatnonzero(low < high)
+    return (int(low[shared[0]]), int(high[shared[0]])) if len(shared) else None
 
 
 def _race(earlier: Access, later: Access, shared: tuple[int, int]) -> RankError:

@@ -186,7 +186,7 @@ class Result:
 
     @cached_property
     def _traffic(self) -> tuple[np.ndarray, np.ndarray]:
-        """Point-to-point bytes and messages from row to column, counted by the network."""
+        """Bytes and messages from row to column, point to point and to windows."""
         nbytes = np.zeros((self.world_size, self.world_size), dtype=np.int64)
         messages = np.zeros_like(nbytes)
         for rank, ops in enumerate(self.recording.ops):
