@@ -68,7 +68,7 @@ OTHER_SUBJECTS = {
 }
 
 # What our front end says is not offered, by feature; a pattern covers the whole name.
-_ANY = "(Comm|Request|Group|Op|Datatype|Status|Message|Info|Errhandler)"
+_ANY = "(Comm|Request|Group|Op|Datatype|Status|Message|Info|Errhandler|Win)"
 FEATURES = {
     "intercommunicators": r"Intercomm|Intracomm\.(Create_intercomm|Accept|Connect)"
     r"|Comm\.(Get_parent|Join)",
@@ -92,7 +92,7 @@ FEATURES = {
     r"|Datatype\.(Create_darray|Create_f90_\w+)",
     "packing by hand": r"Datatype\.(Pack|Unpack)\w*",
     "error handlers other than exceptions": r"ERRORS_(ARE_FATAL|ABORT)"
-    r"|Comm\.(Create|Call)_errhandler",
+    r"|(Comm|Win)\.(Create|Call)_errhandler",
     "error classes of the program's own": r"(Add|Remove)_error_\w+",
     "a communicator's own buffer for Bsend": r"Comm\.(Attach|Detach|I?[Ff]lush)_buffer"
     r"|BUFFER_AUTOMATIC",

@@ -100,6 +100,8 @@ class Dispatch:
             requests.ask(peer, frame.site, Query(
                 peer.rank, len(peer.ops), "wtime", key=("wtime",)
             ))  # fmt: skip
+        elif op == Op.SYNC:
+            requests.ask(peer, frame.site, Query(peer.rank, len(peer.ops), "sync", key=("sync",)))
         elif op == Op.COLLECTIVE:
             self._collectives.join(peer, comm_of(peer, frame.comm), frame)
         elif op == Op.ACCESS:

@@ -312,6 +312,11 @@ class Link:
         self._post(Frame.lock(op, site=site, window=window, target=target, exclusive=exclusive))
         self._answer()
 
+    def sync(self, *, call: Call) -> None:
+        """Let what others write into our windows come; again with no news, wait for some."""
+        self._post(Frame(Op.SYNC, site=self._begin_call(call)))
+        self._answer()
+
     # -- the rest --------------------------------------------------------------------------------
 
     def compute(self, flops: float, nbytes: float, seconds: float | None, label: str) -> None:
@@ -358,11 +363,7 @@ class Link:
 
     def wtime(self) -> float:
         """Return the rank's virtual time in seconds."""
-        return self.look_at_clock(("Wtime", ()))
-
-    def look_at_clock(self, call: Call) -> float:
-        """As ``wtime``, by a call of another name: all that has come by then is there."""
-        self._post(Frame(Op.WTIME, site=self._begin_call(call)))
+        self._post(Frame(Op.WTIME, site=self._begin_call(("Wtime", ()))))
         picoseconds: int = struct.unpack("<Q", self._answer().parts[0])[0]
         return picoseconds / 1e12
 

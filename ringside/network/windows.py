@@ -245,14 +245,10 @@ class Windows:
     def holders(self, query: Query) -> list[tuple[int, CallSite]]:
         """The ranks whose locks keep one from its own, each with the call that took it."""
         return [
-            (other.rank, self._site_of(other))
+            (other.rank, self._peers[other.rank].site_of(other.op))
             for other in self._locks.get(query.lock[0], [])
             if _excludes(query, other)
         ]
-
-    def _site_of(self, query: Query) -> CallSite:
-        peer = self._peers[query.rank]
-        return peer.sites[peer.ops[query.op].site]
 
 
 def _excludes(one: Query, other: Query) -> bool:

@@ -65,6 +65,7 @@ class Op(enum.IntEnum):
     SERVED = 18
     LOCK = 19
     UNLOCK = 20
+    SYNC = 21
 
 
 class Reply(enum.IntEnum):

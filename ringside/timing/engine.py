@@ -158,6 +158,7 @@ class Engine:
             elif phase == _LEAVE_LATE:
                 self._transmit(item, instant)
             elif phase == _LAND:
+                self._questions.landed(item.dest, instant)
                 query = Query(item.source, item.index >> _MICRO, "access")
                 return Answer(query, (item.access, item.posted, instant))
             else:

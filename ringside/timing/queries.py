@@ -34,7 +34,8 @@ class Query:
 
     rank: int
     op: int
-    kind: str  # "wtime" | "test" | "wait" | "probe" | "wildcard" | "lock" | "unlock" | "access"
+    # "wtime" | "test" | "wait" | "probe" | "wildcard" | "lock" | "unlock" | "sync" | "access"
+    kind: str
     requests: tuple[int, ...] = ()
     how: int = 0  # of requests, as ``wire.How``: 0 all, 1 any one, 2 some
     blocking: bool = False
@@ -55,8 +56,8 @@ class Answer(NamedTuple):
     """
 
     query: Query
-    # wtime: picoseconds; test and wait: request numbers or None; locks: None; access: number, when
-    # posted and landed; else message or None
+    # wtime: picoseconds; test and wait: request numbers or None; locks and sync: None; access: its
+    # number, when it was posted, when it landed; else message or None
     value: Any
 
 
@@ -122,6 +123,11 @@ class Questions:
                     first = rows[key][0]
                     self._due(first, max(time, first.posted, now))
 
+    def landed(self, rank: int, now: int) -> None:
+        """An access has changed a window of ``rank``."""
+        self._released = 0
+        self.happened(rank, now, now)
+
     def _due(self, query: Query, time: int) -> None:
         # A wildcard that looks sees when it should look next, so its earliest event is enough. A
         # poll's look may end it: all that happens to it has an event.
@@ -156,6 +162,8 @@ class Questions:
             return self._look_for_message(query, now)
         if query.kind in ("lock", "unlock"):
             return self._look_for_lock(query, now)
+        if query.kind == "sync":
+            return self._not_yet(query, None, now)
         thread = self._threads[query.rank]
         # Asked again with nothing between, time must pass or loops never end.
         if query.kind == "wtime":

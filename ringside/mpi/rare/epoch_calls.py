@@ -105,8 +105,8 @@ class EpochCalls(Accesses):
         window.complete(None, call)
 
     def Sync(self) -> None:
-        """Look at what others have written by now: in a loop that waits for it, time passes."""
-        self._opened().link.look_at_clock(("Sync", ()))
+        """Let what others have written by now come; a loop that waits for it is a poll."""
+        self._opened().link.sync(call=("Sync", ()))
 
     # -- general active targets --------------------------------------------------------------------
 

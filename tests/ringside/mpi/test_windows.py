@@ -102,7 +102,7 @@ def test_a_run_with_passive_targets_is_the_same_each_time(session: Session) -> N
 
 def test_a_loop_that_waits_for_a_put_ends_when_it_lands(session: Session) -> None:
     _, looks = _values(session, "wait_for_a_flag", 2)
-    assert looks > 1
+    assert 1 < looks < 5
 
 
 def test_a_saved_trace_takes_the_same_time_again(session: Session, tmp_path: Path) -> None:
@@ -234,6 +234,9 @@ def test_an_access_to_a_rank_that_has_returned_is_named(session: Session) -> Non
         ("not_all_fence", "Rank 0 never calls Fence on communicator world/0"),
         ("not_all_free", "Rank 1 never calls Win.Free on communicator world/0"),
         ("fence_and_free", "rank 1 calls Fence where rank 0 calls Win.Free"),
+        ("wait_for_no_one", "Rank 1 polls for something that can't happen any more"),
+        ("start_alone", "Rank 0 waits in Start for rank 2 to call Post on the same window"),
+        ("post_alone", "Rank 0 waits in Wait for rank 2 to call Complete on the same window"),
         ("lock_kept", "Rank 1 waits for a lock that rank 0 has held since its Lock(rank=1) at"),
     ],
 )

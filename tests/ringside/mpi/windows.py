@@ -124,7 +124,7 @@ def wait_for_a_flag(comm):
     memory = np.frombuffer(win.tomemory())
     win.Lock_all()
     if comm.rank == 0:
-        ringside.compute(seconds=5e-6)
+        ringside.compute(seconds=1.0)
         win.Put(np.ones(1), 1)
         win.Flush(1)
     while comm.rank == 1 and memory[0] == 0:
@@ -133,6 +133,16 @@ def wait_for_a_flag(comm):
     win.Unlock_all()
     win.Free()
     return looks
+
+
+def wait_for_no_one(comm):
+    win = _window(comm)
+    memory = np.frombuffer(win.tomemory())
+    win.Lock_all()
+    while comm.rank == 1 and memory[0] == 0:
+        win.Sync()
+    win.Unlock_all()
+    win.Free()
 
 
 RACES = {
@@ -278,6 +288,25 @@ def lock_kept(comm):
         comm.recv(source=0) if comm.rank > 1 else None
         win.Lock(1)
         comm.send(None, 0)
+
+
+def start_alone(comm):
+    win = _window(comm)
+    others = comm.Get_group().Excl([comm.rank])
+    if comm.rank != 2:
+        win.Post(others)
+    win.Start(others)
+    win.Complete()
+
+
+def post_alone(comm):
+    win = _window(comm)
+    everybody = comm.Get_group()
+    win.Post(everybody)
+    if comm.rank != 2:
+        win.Start(everybody)
+        win.Complete()
+    win.Wait()
 
 
 def returned_too_early(comm):
