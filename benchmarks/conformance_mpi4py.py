@@ -51,10 +51,10 @@ MODULES = [
     "test_datatype", "test_pack", "test_address", "test_buffer", "test_mpimem",
     "test_attributes", "test_info", "test_errhandler", "test_errorcode", "test_exceptions",
     "test_environ", "test_objmodel", "test_subclass", "test_pickle", "test_handle",
+    "test_win", "test_rma", "test_rma_nb",
 ]  # fmt: skip
 
 OTHER_SUBJECTS = {
-    "one-sided communication": "test_win test_rma test_rma_nb",
     "files": "test_file test_io",
     "processes that start or meet at run time": "test_spawn test_dynproc test_session",
     "fault tolerance": "test_ulfm",
@@ -68,11 +68,12 @@ OTHER_SUBJECTS = {
 }
 
 # What our front end says is not offered, by feature; a pattern covers the whole name.
-_ANY = "(Comm|Request|Group|Op|Datatype|Status|Message|Info|Errhandler)"
+_ANY = "(Comm|Request|Group|Op|Datatype|Status|Message|Info|Errhandler|Win)"
 FEATURES = {
     "intercommunicators": r"Intercomm|Intracomm\.(Create_intercomm|Accept|Connect)"
     r"|Comm\.(Get_parent|Join)",
-    "one-sided communication": r"Win|WIN_\w+|LOCK_\w+",
+    "windows of shared or attached memory": r"Win\.(Allocate_shared|Shared_query|Create_dynamic"
+    r"|Attach|Detach)",
     "files": r"File|FILE_NULL|MODE_\w+|writing a file",
     "sessions": r"Session|SESSION_NULL|Intracomm\.Create_from_group",
     "cancelling what is in flight": r"Request\.[Cc]ancel",
@@ -91,7 +92,7 @@ FEATURES = {
     r"|Datatype\.(Create_darray|Create_f90_\w+)",
     "packing by hand": r"Datatype\.(Pack|Unpack)\w*",
     "error handlers other than exceptions": r"ERRORS_(ARE_FATAL|ABORT)"
-    r"|Comm\.(Create|Call)_errhandler",
+    r"|(Comm|Win)\.(Create|Call)_errhandler",
     "error classes of the program's own": r"(Add|Remove)_error_\w+",
     "a communicator's own buffer for Bsend": r"Comm\.(Attach|Detach|I?[Ff]lush)_buffer"
     r"|BUFFER_AUTOMATIC",

@@ -9,10 +9,10 @@ and every other line is one operation, ranks in order::
 
     [rank, kind, peer, tag, nbytes, comm, request, message, detail, site]
 
-kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective, 7 pass; a blocking call is two
-         of them
+kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective, 7 pass, 8 access; a blocking
+         call is two of them
 peer     world rank of the other side; -1: none
-nbytes   counted payload of a message or collective
+nbytes   counted payload of a message or collective, or of what an access brings to its target
 comm     the communicator's path: "world", "world/2.1" is colour 1 of the 2nd collective on "world"
 request  number of the request on its rank, which a wait names
 message  number of the message, the same at send and receive; -1: never received
@@ -21,7 +21,8 @@ detail   compute [flops, nbytes, picoseconds or -1, phase] and, where operators 
          irecv [source, tag] as asked; wait [requests]; poll [picoseconds it took];
          collective [name, sequence, root, members, sizes]; the sequence is counted per
          communicator, and below 0, per members, where a group of them is made; pass [phase,
-         number, how many factors], announced by a supplied layer, in no time
+         number, how many factors], announced by a supplied layer, in no time; access [bytes that
+         it brings back, -1: none], to a window of the peer, which takes no part in it
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Kind(IntEnum):
     COLLECTIVE = 5
     QUERY = 6  # a call that observes time, until the live network has answered it; never in a file
     PASS = 7  # a supplied layer says what it computes next, and is told the factors of it
+    ACCESS = 8  # memory of another rank is written (Put), read (Get), or both
 
 
 _IN_FILES = frozenset(Kind) - {Kind.QUERY}
@@ -88,6 +90,21 @@ class Op(NamedTuple):
 # From a tuple of all fields, for the network: the class's own constructor takes three times as
 # long, and every message records four operations.
 make_op: Callable[[tuple[Any, ...]], Op] = partial(tuple.__new__, Op)
+
+
+def transfers(rank: int, op: Op) -> list[tuple[int, int, int]]:
+    """The messages that an operation of ``rank`` posts: source, dest and counted bytes.
+
+    A Get is one message, of the bytes that it brings: that it was asked for isn't counted.
+    """
+    if op.kind == Kind.ISEND:
+        return [(rank, op.peer, op.nbytes)]
+    if op.kind != Kind.ACCESS:
+        return []
+    back = op.detail[0]
+    there = [(rank, op.peer, op.nbytes)] if op.nbytes or back < 0 else []
+    return there + ([(op.peer, rank, back)] if back >= 0 else [])
+
 
 # What a call is followed by inside ``ringside.phase``: "Send(dest=1) [reduce-scatter, shard 2]".
 _IN_PHASE = re.compile(r"(.*\)) \[([^][,]+)(?:, ([^][]+))?\]", re.DOTALL)

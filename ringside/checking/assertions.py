@@ -346,7 +346,7 @@ def assert_peers(result: Result, allowed: Sequence[set[int]], case: About, rule:
 
 def assert_own_messages(result: Result, case: About) -> None:
     """No library collective, no message to oneself; communicators within the docstrings' bound."""
-    used = result.collectives[0].name if result.collectives else _among_neighbours(result)
+    used = result.collectives[0].name if result.collectives else _not_point_to_point(result)
     if used:
         raise case.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
     allowed = case.p * (4 + 2 * math.ceil(math.log2(case.p)))
@@ -361,14 +361,16 @@ def assert_own_messages(result: Result, case: About) -> None:
             raise case.fail(f"rank {rank} sent a message to itself; none is allowed.")
 
 
-def _among_neighbours(result: Result) -> str:
-    """The name of a collective among neighbours, which the network carries as messages."""
+def _not_point_to_point(result: Result) -> str:
+    """The name of a call that the network carries as messages: one-sided, or among neighbours."""
     for ops in result.trace.ops:
         for op in ops:
-            if op.kind == Kind.ISEND and op.tag >= FIRST_INTERNAL_TAG:
+            among_neighbours = op.kind == Kind.ISEND and op.tag >= FIRST_INTERNAL_TAG
+            if among_neighbours or op.kind == Kind.ACCESS:
                 site = result.trace.site_of(op)
                 name = site.call.partition("(")[0] if site is not UNDESCRIBED else ""
-                return one_line(name, 60) or "collective among neighbours"
+                otherwise = "collective among neighbours" if among_neighbours else "window"
+                return one_line(name, 60) or otherwise
     return ""
 
 

@@ -160,7 +160,7 @@ def vector(spec: Any, writable: bool, blocks: int) -> tuple[list[Region], Region
         counts = items(counts, blocks)
     if displacements is None:
         displacements = [sum(counts[:i]) for i in range(blocks)]
-    elif _is_integral(displacements):
+    elif is_integral(displacements):
         displacements = [index(displacements) * i for i in range(blocks)]
     else:
         displacements = items(displacements, blocks)
@@ -357,7 +357,7 @@ def check_fits(view: memoryview, displacement: int, count: int, datatype: Dataty
         )
 
 
-def _is_integral(value: Any) -> bool:
+def is_integral(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iu"
     return hasattr(value, "__index__")
@@ -365,7 +365,7 @@ def _is_integral(value: Any) -> bool:
 
 def items(values: Any, number: int) -> list[int]:
     """Return ``number`` counts or displacements; a single one stands for all."""
-    if _is_integral(values):
+    if is_integral(values):
         return [index(values)] * number
     entries = [index(value) for value in values]
     if len(entries) != number:

@@ -11,6 +11,7 @@ from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.constants import ERR_OTHER, SUBVERSION, THREAD_FUNNELED, THREAD_MULTIPLE, VERSION
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.membership import NO_COMM
+from ringside.mpi.memory import Memory, memory_of
 from ringside.network.link import CommInfo, Link
 
 TICK_S = 1e-12  # the virtual clock counts picoseconds
@@ -147,11 +148,11 @@ def Pcontrol(level: int) -> None:
     """Do nothing: there is no profiler to control."""
 
 
-def Alloc_mem(size: int, info: Any = None) -> memoryview:
+def Alloc_mem(size: int, info: Any = None) -> Memory:
     """Return ``size`` bytes of memory."""
-    return memoryview(bytearray(size))
+    return memory_of(bytearray(size))
 
 
-def Free_mem(mem: memoryview) -> None:
+def Free_mem(mem: Memory) -> None:
     """Give memory back."""
     mem.release()

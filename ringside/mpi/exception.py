@@ -88,11 +88,16 @@ class BufferRaceError(Exception):
         super().__init__(ERR_BUFFER, f"the buffer given to {what}")
 
 
-def changed_while_sent(call: str) -> BufferRaceError:
-    """What is raised for a send's buffer that isn't as it was."""
+def changed_while_sent(
+    call: str, end: str = "the send was complete. Wait for the request"
+) -> BufferRaceError:
+    """What is raised for a send's buffer that isn't as it was.
+
+    Args:
+        end: what should have come first, and the call that waits for it.
+    """
     return BufferRaceError(
-        f"{call} was changed before the send was complete. "
-        "Wait for the request before you write to the buffer, or send a copy of it."
+        f"{call} was changed before {end} before you write to the buffer, or send a copy of it."
     )
 
 

@@ -20,7 +20,16 @@ from ringside.mpi import (
 )
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.pickling import Pickle, pickle
-from ringside.mpi.rare import address, arranging, derived, errhandler, graphs, info, topology
+from ringside.mpi.rare import (
+    address,
+    arranging,
+    derived,
+    errhandler,
+    graphs,
+    info,
+    topology,
+    window,
+)
 from ringside.mpi.rare.topocomm import Topocomm
 from ringside.mpi.rare.topology import Cartcomm
 from ringside.mpi.status import Status
@@ -71,6 +80,7 @@ _CLASSES: list[type[Any]] = [
     op.Op,
     request.Prequest,
     request.Request,
+    window.Win,
 ]
 
 
@@ -109,6 +119,7 @@ def build() -> Namespace:
         "REQUEST_NULL": request.REQUEST_NULL,
         "UNWEIGHTED": arranging.UNWEIGHTED,
         "WEIGHTS_EMPTY": arranging.WEIGHTS_EMPTY,
+        "WIN_NULL": window.WIN_NULL,
         "_typedict": dict(datatypes.OF_CODE),
         "pickle": pickle,
     }

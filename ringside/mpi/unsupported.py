@@ -8,7 +8,9 @@ from ringside.mpi.unsupported_names import ABSENT
 
 _CURES = {
     "cancel": "end a wait by a message, with a tag of its own for the last one.",
-    "win": "send and receive instead.",
+    "allocate_shared": "ranks share no memory here: use Allocate, and Put and Get.",
+    "create_dynamic": "give Create all the memory at once.",
+    "shared_query": "ranks share no memory here: use Put and Get.",
 }
 
 

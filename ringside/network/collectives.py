@@ -16,7 +16,7 @@ from ringside.errors import LimitError
 from ringside.network import codec
 from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
-from ringside.network.gathering import TIMED_AS, BadSpec, Gathering, group_of
+from ringside.network.gathering import MAKES_COMM, TIMED_AS, BadSpec, Gathering, group_of
 from ringside.network.matching import Pending
 from ringside.network.mismatches import Notes, unlike
 from ringside.network.peers import Peer
@@ -122,7 +122,7 @@ class Collectives:
             if "kind" not in self._notes or first < self._notes["kind"][0]:
                 self._notes["kind"] = first, unlike(members, gathering.kinds, sites)
         sizes = gathering.sizes()
-        if name in TIMED_AS:
+        if name in MAKES_COMM:
             self.comm_calls += [name] * len(members)
             values = self._communicators(comm, members, gathering)
         else:
@@ -132,6 +132,7 @@ class Collectives:
             )
             self.records.append(record)
             values = gathering.values()
+            comm.sizes = () if name == "win_free" else comm.sizes
         timed_as = TIMED_AS.get(name, name)
         self._ledger.record(peer.rank, num_messages(timed_as, len(members)) + len(sizes))
         # A group's making has a count of its own, kept apart from the communicator's.
@@ -163,7 +164,7 @@ class Collectives:
         """The new communicators of a dup, split or create; None for members left out."""
         prefix = f"{comm.path}/{gathering.sequence}"
         groups: list[tuple[str, tuple[int, ...]]] = []
-        if gathering.name == "dup":
+        if gathering.name in ("dup", "win"):
             groups = [(prefix, members)]
         elif gathering.name == "create_group":
             groups = [(f"{prefix}g{'-'.join(map(str, members))}", members)]
@@ -185,6 +186,12 @@ class Collectives:
             new = self.new_comm(path, ranks)
             for member, rank in enumerate(ranks):
                 values[members.index(rank)] = ("comm", new.number, ranks, member)
+        if gathering.name == "win":
+            sizes, units = zip(
+                *(gathering.specs[member] for member in range(len(members))), strict=True
+            )
+            new.sizes = sizes
+            values = [(value, sizes, units) for value in values]
         return values
 
     def own_groups(self) -> str:

@@ -17,6 +17,7 @@ class Communicator:
     members: tuple[int, ...]
     sequence: dict[Any, int] = field(default_factory=dict)
     gatherings: dict[Any, Gathering] = field(default_factory=dict)
+    sizes: tuple[int, ...] = ()  # of a window: the bytes that each member lets others use
     rank_of: dict[int, int] = field(init=False)  # in the communicator, of a world rank
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from ringside.network.passes import Passes
 from ringside.network.peers import READ_BYTES, Peer
 from ringside.network.requests import Requests
 from ringside.network.wait_graph import Standing
+from ringside.network.windows import Windows
 from ringside.network.wire import Frame, Op
 from ringside.timing.ports import PS
 from ringside.timing.queries import Query
@@ -39,6 +40,7 @@ class Dispatch:
         collectives: Collectives,
         standing: Standing,
         passes: Passes,
+        windows: Windows,
     ) -> None:
         self._ledger, self._limits = ledger, ledger.limits
         self._result_bytes = 0
@@ -47,6 +49,7 @@ class Dispatch:
         self._collectives = collectives
         self._standing = standing
         self._passes = passes
+        self._windows = windows
         self.aborted: RankError | None = None  # a rank has called MPI_Abort
 
     def handle(self, peer: Peer, frame: Frame) -> None:
@@ -54,6 +57,10 @@ class Dispatch:
         op, body = frame.op, frame.body
         if not peer.running:
             raise LimitError(peer.rank, "spoke to the network out of turn")
+        # A link may fail at what it is asked to do; the rank ends then, as in a call of its own.
+        if op == Op.SERVED or (op != Op.FAILURE and self._windows.is_serving(peer)):
+            self._windows.served(peer, frame)
+            return
         if op in _NO_CALLS:
             if op == Op.SITE:
                 self._describe_site(peer, frame.site, self._description(peer, body))
@@ -93,8 +100,15 @@ class Dispatch:
             requests.ask(peer, frame.site, Query(
                 peer.rank, len(peer.ops), "wtime", key=("wtime",)
             ))  # fmt: skip
+        elif op == Op.SYNC:
+            requests.ask(peer, frame.site, Query(peer.rank, len(peer.ops), "sync", key=("sync",)))
         elif op == Op.COLLECTIVE:
             self._collectives.join(peer, comm_of(peer, frame.comm), frame)
+        elif op == Op.ACCESS:
+            self._windows.access(peer, comm_of(peer, frame.comm), frame)
+        elif op in (Op.LOCK, Op.UNLOCK):
+            comm = comm_of(peer, frame.comm)
+            self._windows.ask(peer, comm, frame, release=op == Op.UNLOCK)
         elif op == Op.COMPUTE:
             self._compute(peer, frame.site, self._description(peer, body))
         elif op == Op.FREE:

@@ -43,11 +43,17 @@ TIMED_AS = {
     "split": "allgather",
     "create": "allgather",
     "create_group": "allgather",
+    "win": "allgather",
+    "fence": "barrier",
+    "win_free": "barrier",
 }
+MAKES_COMM = frozenset({"dup", "split", "create", "create_group", "win"})
+_EMPTY = frozenset({"barrier", "fence", "win_free"})
 NAMES = frozenset(
     {
         *("barrier", "bcast", "reduce", "allreduce", "reduce_scatter", "allgather", "gather"),
         *("scatter", "alltoall", "scan", "exscan", "dup", "split", "create", "create_group"),
+        *("win", "fence", "win_free"),
     }
 )
 _ROOTED = {"bcast": 0, "reduce": 0, "gather": 0, "scatter": 0}
@@ -159,9 +165,9 @@ class Gathering:
     def sizes(self) -> tuple[int, ...]:
         """Counted bytes, in the form that ``ringside.timing.collectives`` wants."""
         p, specs, name = self.size, self.specs, self.name
-        if name == "barrier":
+        if name in _EMPTY:
             return (0,)
-        if name in TIMED_AS:
+        if name in MAKES_COMM:
             return (8,) * p
         if name == "bcast":
             return (_nbytes(specs[self.root][1]),)
@@ -181,7 +187,7 @@ class Gathering:
     def values(self) -> list[Any]:
         """What each member gets, communicators excepted."""
         p, specs, name, root = self.size, self.specs, self.name, self.root
-        if name == "barrier":
+        if name in _EMPTY:
             return [None] * p
         if name == "bcast":
             return [specs[root][1]] * p
@@ -336,7 +342,8 @@ def _check_form(name: str, spec: Any, size: int) -> None:
     if not isinstance(spec, tuple) or name not in NAMES:
         raise BadSpec(f"unknown collective {name!r}")
     good = {
-        "barrier": lambda: len(spec) == 0,
+        **dict.fromkeys(_EMPTY, lambda: len(spec) == 0),
+        "win": lambda: len(spec) == 2 and all(_is_number(x) and x >= 0 for x in spec),
         "dup": lambda: len(spec) == 0,
         "split": lambda: len(spec) == 2 and all(x is None or _is_number(x) for x in spec),
         "create": lambda: len(spec) == 1 and _is_members(spec[0], size),

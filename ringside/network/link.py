@@ -121,6 +121,8 @@ class Link:
         self.in_flight = InFlight()
         self.remarks: dict[str, str] = {}  # that stand beside the run's own notes
         self._place = "", 0  # file and line of the last call
+        # What does the accesses of others to our windows, by number, while we wait for an answer.
+        self.windows: dict[int, Callable[[memoryview], Part]] = {}
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     @property
@@ -297,6 +299,44 @@ class Link:
         """Give a communicator back."""
         self._post(Frame(Op.FREE, site=self._begin_call(call), comm=comm))
 
+    # -- windows ---------------------------------------------------------------------------------
+
+    def access(
+        self, window: int, target: int, body: tuple[Any, ...], *, fence: int, call: Call
+    ) -> int:
+        """Post an access to a target's window and return its request.
+
+        Args:
+            body: what it does (see ``wire.ATOMIC``), the operation, the type of the numbers, the
+                runs of bytes in the window, and the data.
+            fence: the epoch between two fences that it belongs to; -1: another one.
+        """
+        site = self._begin_call(call)
+        self._requests += 1
+        self._post(Frame.access(
+            site=site, window=window, target=target, fence=fence, request=self._requests,
+            body=codec.encode(body),
+        ))  # fmt: skip
+        return self._requests
+
+    def lock(self, window: int, target: int, *, exclusive: bool, call: Call) -> None:
+        """Wait for the lock of a target's window, -1: of all of them."""
+        self._lock(Op.LOCK, window, target, exclusive, call)
+
+    def unlock(self, window: int, target: int, *, call: Call) -> None:
+        """Give a lock back."""
+        self._lock(Op.UNLOCK, window, target, False, call)
+
+    def _lock(self, op: Op, window: int, target: int, exclusive: bool, call: Call) -> None:
+        site = self._begin_call(call)
+        self._post(Frame.lock(op, site=site, window=window, target=target, exclusive=exclusive))
+        self._answer()
+
+    def sync(self, *, call: Call) -> None:
+        """Let what others write into our windows come; again with no news, wait for some."""
+        self._post(Frame(Op.SYNC, site=self._begin_call(call)))
+        self._answer()
+
     # -- the rest --------------------------------------------------------------------------------
 
     def compute(self, flops: float, nbytes: float, seconds: float | None, label: str) -> None:
@@ -376,6 +416,7 @@ class Link:
         self.in_flight = InFlight()
         self.remarks = {}
         self._requests = 0
+        self.windows.clear()
         self._sites.clear()
         self._places.clear()
         self._phase = ""
@@ -492,8 +533,18 @@ class Link:
         return self._read()
 
     def _read(self) -> ReplyFrame:
-        """One reply. The network sends nothing unasked, so what is there belongs to this reply."""
-        return self._rest_of_reply(self._sock.recv_into(self._start))
+        """The reply that we wait for; accesses to our windows that come before it are done.
+
+        The network sends nothing unasked, so what is there belongs to one reply.
+        """
+        while True:
+            reply = self._rest_of_reply(self._sock.recv_into(self._start))
+            if reply.kind != Reply.SERVE:
+                return reply
+            self._post(
+                Frame(Op.SERVED, body=self.windows[reply.number](memoryview(reply.parts[0])))
+            )
+            self.flush()
 
     def _rest_of_reply(self, at: int) -> ReplyFrame:
         """The reply whose first ``at`` bytes are there."""

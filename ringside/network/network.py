@@ -9,6 +9,7 @@ virtual time. The parts, in the order in which a message meets them::
     dispatch      what a frame asks for, and whom it concerns
     messages      point to point: mailboxes and matching
     collectives   gatherings of members, communicators
+    windows       memory that others read and write; its locks
     requests      what was begun, who waits for it, who goes on
     network       here: a call from its start to its end, and questions about time; takes frames
                   from peers, hands them to dispatch, and sends the answers that requests has
@@ -41,6 +42,7 @@ from ringside.network.requests import Requests
 from ringside.network.stacks import without_stacks
 from ringside.network.verdict import judge
 from ringside.network.wait_graph import Standing
+from ringside.network.windows import Windows
 from ringside.network.wire import COMPLETION, LAST, OBSERVED, Reply, ReplyFrame, call_parts
 from ringside.timing.engine import Engine, uncollected
 from ringside.timing.machine import Machine
@@ -93,10 +95,13 @@ class Network:
             self.peers, requests, ledger, machine.eager_threshold_bytes, self._notes
         )
         self._collectives = Collectives(self.peers, requests, ledger, self._notes, first_comm)
-        self._standing = Standing(self.peers, self._messages, self._collectives, front_end)
+        self._windows = Windows(self.peers, requests, ledger)
+        self._standing = Standing(
+            self.peers, self._messages, self._collectives, self._windows, front_end
+        )
         self._dispatch = Dispatch(
             ledger, requests, self._messages, self._collectives, self._standing,
-            Passes(limits, factors),
+            Passes(limits, factors), self._windows,
         )  # fmt: skip
 
     @property
@@ -245,7 +250,8 @@ class Network:
         blocked = [p for p in self.peers if p.blocked and p.body is None and p.failure is None]
         if not blocked:
             return False
-        if open_queries or self._messages.wait_for_the_clock:
+        timed = self._messages.wait_for_the_clock or self._windows.wait_for_the_clock
+        if open_queries or timed:
             engine = self._clock()
             engine.deadline = self._wires.deadline
             try:
@@ -270,6 +276,7 @@ class Network:
                 self.machine,
                 len(self.peers),
                 candidates=self._messages.candidates,
+                grant=self._windows.grant,
                 choose=choose,
                 latency_seed=self.seed,
             )
@@ -322,6 +329,8 @@ class Network:
         query, value = answer
         if query.kind == "wildcard":
             self._messages.choose(query, value)
+        elif query.kind == "access":
+            self.error = self._windows.land(*value) or self.error
         else:
             self._answer(query, value)
         self._reply()

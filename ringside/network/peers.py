@@ -29,7 +29,7 @@ from ringside.network.codec import Part
 from ringside.network.matching import Pending
 from ringside.network.wire import DOWN, UP, Frame, Reply, ReplyFrame, make_frame
 from ringside.timing.queries import Query
-from ringside.trace import CallSite
+from ringside.trace import UNDESCRIBED, CallSite
 from ringside.trace import Op as TraceOp
 from ringside.units import format_bytes
 
@@ -75,6 +75,11 @@ class Peer:
     def blocked(self) -> bool:
         """Whether the rank has called and waits for an answer."""
         return self.called and not self.running
+
+    def site_of(self, op: int) -> CallSite:
+        """The call that made an operation."""
+        number = self.ops[op].site
+        return self.sites[number] if 0 <= number < len(self.sites) else UNDESCRIBED
 
     def reset(self) -> None:
         """Forget the last call."""

@@ -19,7 +19,7 @@ from ringside.network.peers import Peer
 from ringside.network.wire import COMPLETION, Frame, How, Reply, ReplyFrame, make_reply
 from ringside.timing.engine import Engine
 from ringside.timing.queries import Query
-from ringside.trace import UNDESCRIBED, CallSite, Kind, make_op
+from ringside.trace import CallSite, Kind, make_op
 from ringside.trace import Op as TraceOp
 
 # Plain numbers: an enumeration costs time at every comparison.
@@ -166,6 +166,4 @@ class Requests:
 
     def site_of(self, request: Pending) -> CallSite:
         """The call that made a request."""
-        peer = self._peers[request.rank]
-        number = peer.ops[request.op].site
-        return peer.sites[number] if 0 <= number < len(peer.sites) else UNDESCRIBED
+        return self._peers[request.rank].site_of(request.op)

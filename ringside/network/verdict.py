@@ -11,6 +11,9 @@ from ringside.trace import Kind, Mode
 from ringside.units import format_count, ordinal
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
+# The call that begins to receive an empty message of a window's epoch; where it waits, and for which
+# call of the other side. The message of a Complete is received from the Post on.
+_LETS_IN = {"Start": ("Start", "Post"), "Post": ("Wait", "Complete")}
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
     "with the same root, operation and size."
@@ -40,7 +43,8 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
-        *(_own_groups, _disagreement, _missing_member, _wrong_envelope, _polling),
+        *(_own_groups, _disagreement, _missing_member, _locked_out, _not_let_in),
+        *(_wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
     )
     for reason in reasons:
@@ -116,6 +120,33 @@ def _calls(standing: Standing, rank: int, path: str, name: str) -> int:
     )
 
 
+def _locked_out(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for peer in standing.peers:
+        if peer.query is None or peer.query.kind != "lock":
+            continue
+        for rank, site in standing.windows.holders(peer.query):
+            return (
+                f"Rank {peer.rank} waits for a lock that rank {rank} has held since its "
+                f"{site.parts[0]} at {site.where}. Let it call Unlock before it waits for others."
+            )
+    return None
+
+
+def _not_let_in(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    """A window's epoch that one side begins, or ends, and the other doesn't."""
+    for peer in standing.peers:
+        for request in standing.open_requests(peer):
+            op = peer.ops[request.op]
+            call = peer.site_of(request.op).call.partition("(")[0]
+            if op.tag >= FIRST_INTERNAL_TAG and call in _LETS_IN:
+                waits_in, other = _LETS_IN[call]
+                return (
+                    f"Rank {peer.rank} waits in {waits_in} for rank {op.peer} to call {other} on "
+                    "the same window, with a group that it is in."
+                )
+    return None
+
+
 def _receives(standing: Standing, peer: Peer) -> list[tuple[int, int, str]]:
     """The receives that keep a rank: world source (-1 any), tag, communicator."""
     ops = [peer.ops[request.op] for request in standing.open_requests(peer)]
@@ -177,7 +208,7 @@ def _sent(standing: Standing, source: int, dest: int) -> int:
 def _polling(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     for peer in standing.peers:
         query = peer.query
-        if query is None or query.blocking or query.kind not in ("test", "probe"):
+        if query is None or query.blocking or query.kind not in ("test", "probe", "sync"):
             continue
         for source, tag, _ in _receives(standing, peer):
             whom = f"rank {source}" if source >= 0 else "any rank"

@@ -11,17 +11,24 @@ from ringside.network.collectives import Collectives
 from ringside.network.matching import Pending, Sent
 from ringside.network.messages import Messages
 from ringside.network.peers import Peer
+from ringside.network.windows import Windows
 
 
 class Standing:
     """Where the ranks of a run stand, for messages to the reader and for the verdict."""
 
     def __init__(
-        self, peers: Sequence[Peer], messages: Messages, collectives: Collectives, front_end: str
+        self,
+        peers: Sequence[Peer],
+        messages: Messages,
+        collectives: Collectives,
+        windows: Windows,
+        front_end: str,
     ) -> None:
         self.peers = peers
         self.front_end = front_end
         self.collectives = collectives
+        self.windows = windows
         self._messages = messages
 
     def of_one(self, peer: Peer) -> tuple[str, str]:
@@ -82,6 +89,8 @@ class Standing:
         if peer.query is not None and peer.query.kind == "probe" and peer.query.probe[1] >= 0:
             comm, source, _ = peer.query.probe
             ranks.append(self.collectives.comms[comm].members[source])
+        if peer.query is not None and peer.query.kind == "lock":
+            ranks += [rank for rank, _ in self.windows.holders(peer.query)]
         return tuple(dict.fromkeys(ranks))
 
     def unexpected(self, rank: int) -> list[tuple[Sent, str]]:

@@ -8,6 +8,8 @@ EXCHANGE is an ISEND, an IRECV with the next request's number, and a WAIT for bo
 A CALL with large arguments has no body: they come with it as a sealed file, by descriptor.
 A PASS announces what a supplied layer computes next (its phase as text, which one in ``request``,
 and in ``extra`` how many factors it needs); the answer are FACTORS, see ``ringside.factors``.
+An ACCESS reads or writes another rank's window. While that rank waits for an answer, a SERVE with
+the access comes first; its link does it and answers SERVED, see ``ringside.network.windows``.
 Both sides are written so that the network never trusts a field: ranks run student code.
 """
 
@@ -59,6 +61,11 @@ class Op(enum.IntEnum):
     FREE = 14
     EXCHANGE = 15
     PASS = 16
+    ACCESS = 17
+    SERVED = 18
+    LOCK = 19
+    UNLOCK = 20
+    SYNC = 21
 
 
 class Reply(enum.IntEnum):
@@ -69,6 +76,7 @@ class Reply(enum.IntEnum):
     EMPTY = 3
     TIME = 4
     FACTORS = 5
+    SERVE = 6
 
 
 class How(enum.IntEnum):
@@ -80,6 +88,11 @@ class How(enum.IntEnum):
 
 
 BLOCKING = 2  # flag of PROBE
+EXCLUSIVE = 1  # flag of LOCK
+# What an access does, if it isn't a "put": those that may meet others of their kind at the same
+# bytes, and those that bring bytes back.
+ATOMIC = frozenset({"accumulate", "get_accumulate", "compare_and_swap"})
+FETCHES = frozenset({"get", "get_accumulate", "compare_and_swap"})
 _ISEND, _IRECV, _EXCHANGE = int(Op.ISEND), int(Op.IRECV), int(Op.EXCHANGE)
 LAST, OBSERVED = 1, 2  # of a CALL, in its count: no call comes after it; passes are announced
 
@@ -108,6 +121,8 @@ class Frame(NamedTuple):
         COLLECTIVE   kind << 4                                      name, contribution
         PASS                                     number of factors  phase
         ABORT                                    error code
+        ACCESS                         target                       what, op, type, runs, data
+        LOCK         EXCLUSIVE         target; -1: all
 
     What a rank has sent is anything that fits the header: nothing here checks it.
     """
@@ -162,6 +177,18 @@ class Frame(NamedTuple):
     def announcement(cls, *, phase: str, number: int, num_factors: int) -> Frame:
         """A supplied layer is about to compute a pass."""
         return cls(Op.PASS, request=number, extra=num_factors, body=phase.encode())
+
+    @classmethod
+    def access(
+        cls, *, site: int, window: int, target: int, fence: int, request: int, body: bytes
+    ) -> Frame:
+        """An access to a window is posted; ``fence`` is the epoch between two fences, or -1."""
+        return cls(Op.ACCESS, 0, site, window, target, fence, request, body=body)
+
+    @classmethod
+    def lock(cls, op: Op, *, site: int, window: int, target: int, exclusive: bool) -> Frame:
+        """A LOCK is asked for, or given back by an UNLOCK; a target of -1 stands for all."""
+        return cls(op, EXCLUSIVE if exclusive else 0, site, window, target)
 
     @classmethod
     def abort(cls, *, site: int, code: int) -> Frame:
@@ -227,7 +254,7 @@ class ReplyFrame(NamedTuple):
     """What the network answers: a ``Reply``, and its body of ``size`` bytes.
 
     The body is written in parts, since payloads aren't copied, and read as one. ``number`` is
-    that of the completions in a DONE; of a CALL it is LAST and OBSERVED.
+    that of the completions in a DONE; of a CALL it is LAST and OBSERVED, of a SERVE the window.
     """
 
     kind: int

@@ -37,7 +37,7 @@ from ringside.timing.machine import Machine
 from ringside.timing.replay import time_trace
 from ringside.timing.timeline import Timeline
 from ringside.torch_there import need_torch
-from ringside.trace import Kind, Trace
+from ringside.trace import Kind, Trace, transfers
 from ringside.units import format_bytes, format_count, format_time
 
 MAX_RANKS = 1024
@@ -131,14 +131,14 @@ class Result:
 
     @cached_property
     def _traffic(self) -> tuple[np.ndarray, np.ndarray]:
-        """Point-to-point bytes and messages from row to column, counted by the network."""
+        """Bytes and messages from row to column, point to point and to windows."""
         nbytes = np.zeros((self.world_size, self.world_size), dtype=np.int64)
         messages = np.zeros_like(nbytes)
         for rank, ops in enumerate(self.recording.ops):
             for op in ops:
-                if op.kind == Kind.ISEND:
-                    nbytes[rank, op.peer] += op.nbytes
-                    messages[rank, op.peer] += 1
+                for source, dest, count in transfers(rank, op):
+                    nbytes[source, dest] += count
+                    messages[source, dest] += 1
         return nbytes, messages
 
     def bytes_matrix(self) -> np.ndarray:

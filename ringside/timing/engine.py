@@ -7,9 +7,10 @@ goes through one heap, keyed on ``(time, phase, post time, rank, index)``::
 
     phase 1  a transmission wants the sender's port     in the order of posting
     phase 2  its head arrives at the receiver's port    in the order of arrival
-    phase 3  a call that observes time is answered,     after all else of that instant
+    phase 3  an access has landed in its window         in the order of posting
+    phase 4  a call that observes time is answered,     after all else of that instant
              a receive from anybody gets its message
-    phase 4  such a message wants the sender's port,    in the order of posting
+    phase 5  such a message wants the sender's port,    in the order of posting
              if it has waited for its receive
 
 Times are integer picoseconds, so equal programs give equal clocks on every computer.
@@ -35,9 +36,11 @@ from ringside.timing.rounds import Meetings, collective_ops
 from ringside.trace import Kind, Mode, Op
 
 _MICRO = 20  # bits of an index that number the transfers inside one collective
-_TRANSMIT, _ARRIVE, _LEAVE_LATE = 1, 2, 4  # 3 is that of the questions
+_TRANSMIT, _ARRIVE, _LAND, _LEAVE_LATE = 1, 2, 3, 5  # 4 is that of the questions
 _LOOK_AT_CLOCK = 4096  # events
-_COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS = (int(kind) for kind in Kind)
+_COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS, _ACCESS = (
+    int(kind) for kind in Kind
+)
 _BUFFERED, _SYNC = int(Mode.BUFFERED), int(Mode.SYNC)
 
 
@@ -48,6 +51,7 @@ class Engine:
         candidates: live only; the unmatched messages that a probe or a wildcard receive could take,
             at most one for each source.
         choose: which of several candidates of one instant is taken; the first by default.
+        grant: live only; whether a rank has the lock now that it asks for.
         latency_seed: scale each pair's latency by a drawn factor between 1/2 and 2.
         fold: which ranks stand for others; only theirs are timed.
     """
@@ -59,6 +63,7 @@ class Engine:
         *,
         candidates: Callable[[Query], list[int]] | None = None,
         choose: Callable[[int], int] | None = None,
+        grant: Callable[[Query], bool] | None = None,
         latency_seed: int | None = None,
         fold: Fold | None = None,
     ) -> None:
@@ -84,6 +89,7 @@ class Engine:
             max(1, round(machine.poll_s * PS)),
             candidates,
             choose or (lambda count: 0),
+            grant,
         )
         self._meetings = Meetings(machine, fold)
         self._collectives: dict[tuple[int, int], tuple[int, TimedRequest]] = {}
@@ -151,6 +157,10 @@ class Engine:
                 self._arrive(item, instant)
             elif phase == _LEAVE_LATE:
                 self._transmit(item, instant)
+            elif phase == _LAND:
+                self._questions.landed(item.dest, instant)
+                query = Query(item.source, item.index >> _MICRO, "access")
+                return Answer(query, (item.access, item.posted, instant))
             else:
                 until_look -= len(item.requests)  # each of them is looked at
                 answer = self._questions.ask(item, self.now)
@@ -199,6 +209,8 @@ class Engine:
                     self._start_collective(rank, cursor, op, clock, request)
                 else:
                     self._collectives[rank, cursor] = (clock, request)
+            elif kind == _ACCESS:
+                self._access(thread, cursor, op, clock)
             elif kind == _PASS:  # takes no time, and is nothing that a poll could wait for
                 cursor += 1
                 continue
@@ -240,6 +252,26 @@ class Engine:
             self._begin(message, clock if clock > message.received else message.received)
         if self._live:
             self._questions.sent(op[1], op[4], op[2], clock, self.now)
+
+    def _access(self, thread: Thread, cursor: int, op: Op, clock: int) -> None:
+        """A window is accessed: a message there, and if it fetches, one back when that is there.
+
+        Its rank posts both, and no one at the target takes part.
+        """
+        rank, target, number = thread.rank, op[1], op[6]
+        there = last = self.messages[number] = Flight()
+        there.source, there.dest, there.nbytes = rank, target, op[3]
+        there.access, there.index = number, cursor << _MICRO
+        if op[7][0] >= 0:
+            last = there.answer = self.messages[number, "back"] = Flight()
+            last.source, last.dest, last.nbytes, last.asked_by = target, rank, op[7][0], there
+            # Beyond all indices of operations: of what leaves the target at one instant, its own
+            # messages go first, and then the answers, in the order of who has asked.
+            last.index = (rank + 1 << 80) + there.index
+            last.eager = True
+        there.eager, there.posted = True, clock
+        last.receive = thread.requests[op[5]] = TimedRequest(rank, last)
+        heappush(self._heap, (clock, _TRANSMIT, clock, rank, there.index, there))
 
     def _open_receive(
         self, rank: int, cursor: int, op: Op, clock: int, request: TimedRequest
@@ -340,6 +372,13 @@ class Engine:
             self._complete(message.send, done)
         if message.receive is not None:
             self._complete(message.receive, max(done, message.received))
+        source, index = message.source, message.index
+        if message.access >= 0 and self._live:
+            heappush(self._heap, (done, _LAND, message.posted, source, index, message))
+        back = message.answer
+        if back is not None:
+            back.posted = done
+            heappush(self._heap, (done, _TRANSMIT, done, back.source, back.index, back))
 
     def _complete(self, request: TimedRequest, time: int) -> None:
         request.done = time

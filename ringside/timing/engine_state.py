@@ -11,7 +11,10 @@ class Flight:
     """One message on its way; times in picoseconds, -1 while unknown."""
 
     __slots__ = (
+        "access",
+        "answer",
         "arrived",
+        "asked_by",
         "dest",
         "done",
         "eager",
@@ -33,6 +36,9 @@ class Flight:
         self.source = self.dest = self.nbytes = self.index = -1
         self.tag = 0
         self.eager = False
+        self.access = -1  # of an access to a window: its number
+        self.answer: Flight | None = None  # what an access that fetches sends back
+        self.asked_by: Flight | None = None  # of such an answer: the access
         self.from_anybody = False  # its receive named no source
         self.posted = self.received = -1  # post times of the send and of the receive
         self.started = self.arrived = self.done = -1  # leaves the port, at the other port, complete

@@ -25,7 +25,7 @@ from ringside.trace import Kind, Op
 # In a row, with no other answer between: after them ranks that only poll are a deadlock.
 MAX_RELEASED_POLLS = 50
 ANY_TAG = -1
-QUESTION = 3  # phase of the engine's heap
+QUESTION = 4  # phase of the engine's heap
 
 
 @dataclass
@@ -34,12 +34,14 @@ class Query:
 
     rank: int
     op: int
-    kind: str  # "wtime" | "test" | "wait" | "probe" | "wildcard"
+    # "wtime" | "test" | "wait" | "probe" | "wildcard" | "lock" | "unlock" | "sync" | "access"
+    kind: str
     requests: tuple[int, ...] = ()
     how: int = 0  # of requests, as ``wire.How``: 0 all, 1 any one, 2 some
     blocking: bool = False
     key: Any = None  # which poll this is, among the rank's failed ones
     probe: tuple[int, int, int] = (0, -1, -1)  # communicator, source, tag
+    lock: tuple[int, int, bool] = (0, -1, False)  # window, target (-1: all), exclusive
     place: tuple[str, int] = ("", 0)  # of a wildcard: communicator and tag
     posted: int = 0
     due: int = -1  # of a wildcard: its next event on the heap; -1: there is none
@@ -48,10 +50,15 @@ class Query:
 
 
 class Answer(NamedTuple):
-    """What the engine found out: for a query its value, for a wildcard the message it takes."""
+    """What the engine found out: for a query its value, for a wildcard the message it takes.
+
+    An access that lands comes as such an answer too, which nobody has asked for.
+    """
 
     query: Query
-    value: Any  # wtime: picoseconds; test and wait: request numbers or None; else message or None
+    # wtime: picoseconds; test and wait: request numbers or None; locks and sync: None; access: its
+    # number, when it was posted, when it landed; else message or None
+    value: Any
 
 
 class Questions:
@@ -62,6 +69,7 @@ class Questions:
         poll_ps: what a poll that fails takes.
         candidates: see the engine.
         choose: which of several candidates of one instant is taken.
+        grant: see the engine.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class Questions:
         poll_ps: int,
         candidates: Callable[[Query], list[int]] | None,
         choose: Callable[[int], int],
+        grant: Callable[[Query], bool] | None,
     ) -> None:
         self._threads = threads
         self._messages = messages
@@ -79,6 +88,7 @@ class Questions:
         self._poll_ps = poll_ps
         self._candidates = candidates
         self._choose = choose
+        self._grant = grant
         self._own: list[Query | None] = [None] * len(threads)
         self._wildcards: list[dict[tuple[str, int], deque[Query]]] = [{} for _ in threads]
         self._posted: list[list[int]] = [[] for _ in threads]  # when messages for a rank were sent
@@ -113,6 +123,11 @@ class Questions:
                     first = rows[key][0]
                     self._due(first, max(time, first.posted, now))
 
+    def landed(self, rank: int, now: int) -> None:
+        """An access has changed a window of ``rank``."""
+        self._released = 0
+        self.happened(rank, now, now)
+
     def _due(self, query: Query, time: int) -> None:
         # A wildcard that looks sees when it should look next, so its earliest event is enough. A
         # poll's look may end it: all that happens to it has an event.
@@ -145,6 +160,10 @@ class Questions:
             return None
         if query.kind in ("wildcard", "probe"):
             return self._look_for_message(query, now)
+        if query.kind in ("lock", "unlock"):
+            return self._look_for_lock(query, now)
+        if query.kind == "sync":
+            return self._not_yet(query, None, now)
         thread = self._threads[query.rank]
         # Asked again with nothing between, time must pass or loops never end.
         if query.kind == "wtime":
@@ -168,6 +187,17 @@ class Questions:
             return self._own[query.rank] is query
         row = self._wildcards[query.rank].get(query.place)
         return bool(row) and row[0] is query  # type: ignore[index]
+
+    def _look_for_lock(self, query: Query, now: int) -> Answer | None:
+        assert self._grant is not None
+        if not self._grant(query):
+            return None
+        answer = self._answer(query, None, now, now)
+        if query.kind == "unlock":
+            for other in self._own:
+                if other is not None and other.kind == "lock":
+                    self._due(other, max(now, other.posted))
+        return answer
 
     def _look_for_message(self, query: Query, now: int) -> Answer | None:
         assert self._candidates is not None

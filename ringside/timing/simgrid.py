@@ -248,6 +248,12 @@ class _Actions:
                     lines += waits.pop(request)
             elif op.kind == Kind.COLLECTIVE:
                 waits[op.request] = self._collective(rank, op)
+            elif op.kind == Kind.ACCESS:
+                call = self.trace.site_of(op).parts[0]
+                raise TraceError(
+                    f"rank {rank} calls {call}, and SimGrid's replay has no one-sided "
+                    "communication."
+                )
             elif op.kind != Kind.PASS:
                 post, waits[op.request] = self._message(rank, op)
                 lines += post

@@ -86,7 +86,7 @@ class Timeline:
             (rank, index): self._describe(op.site)
             for rank, ops in enumerate(self.trace.ops)
             for index, op in enumerate(ops)
-            if op.kind in (Kind.ISEND, Kind.COLLECTIVE)
+            if op.kind in (Kind.ISEND, Kind.COLLECTIVE, Kind.ACCESS)
         }
         result = [
             TimedMessage(
@@ -96,7 +96,8 @@ class Timeline:
             for m in self._engine.messages.values()
             if m.done >= 0
             # 20: the engine's ``_MICRO``, above which an index is the operation's.
-            for _, site, _, item in [sites.get((m.source, m.index >> 20), ("", "", "", ""))]
+            for post in [m.asked_by or m]
+            for _, site, _, item in [sites.get((post.source, post.index >> 20), ("", "", "", ""))]
         ]  # fmt: skip
         fold = self._engine.fold
         if fold is not None:
@@ -220,6 +221,8 @@ class Timeline:
             has_left = held is not message.held_at_source
             dest = self._stand_in[message.dest]
             path.append(Span(dest, start / PS, time / PS, "communication", label, ""))
+            if held is None and message.asked_by is not None:
+                held = message.asked_by  # an answer leaves when what asks for it is there
             if held is None or held in seen:
                 if message.posted == message.received and here in (message.source, dest):
                     return here, start
@@ -271,6 +274,9 @@ def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:
                 message = request.message
                 end = request.done if request.done >= 0 else message.done
                 intervals.append((message.started, max(end, message.started)))
+                asking = message.asked_by
+                if asking is not None:
+                    intervals.append((asking.started, asking.done))
             if request.begun >= 0:
                 intervals.append((request.begun, request.done))
             if request.collective is not None:

@@ -29,6 +29,9 @@ _BITS = {"op": 8, "flags": 8, "site": 16, "comm": -32, "to": -32, "tag": -32, "r
 _BLOCKING = {
     *(Op.WAIT, Op.EXCHANGE, Op.TEST, Op.PROBE, Op.WTIME, Op.RESULT, Op.FAILURE, Op.ABORT),
     Op.PASS,
+    Op.LOCK,
+    Op.UNLOCK,
+    Op.SYNC,
 }
 
 
@@ -317,6 +320,8 @@ NASTY = st.sampled_from(
         Frame(Op.SITE, codec.encode(("\ud800", "\x1b[2J", -5))), Frame(Op.RESULT, b"\x80\x04N."),
         Frame(Op.FAILURE, codec.encode(("E", "m", [("f", 10**2400, "w", "t")], ""))),
         Frame(Op.FAILURE, codec.encode((None, 3, [], {}))), Frame(Op.RESULT), Frame(Op.FAILURE),
+        Frame(Op.SERVED), Frame(Op.SYNC), Frame(Op.LOCK, to=-1), Frame(Op.UNLOCK, comm=77),
+        Frame(Op.ACCESS), Frame(Op.ACCESS, b"N", request=940), Frame(Op.ACCESS, to=9, comm=1),
         Frame(Op.PASS), Frame(Op.PASS, b"\xff", extra=3), Frame(Op.PASS, b"p" * 201, extra=3),
         Frame(Op.PASS, b"p", extra=-1), Frame(Op.PASS, b"p", extra=2**62),
         Frame(Op.PASS, b"p", extra=1000, request=2**32 - 1),

@@ -71,6 +71,14 @@ def test_one_wait_for_a_communicator_and_for_messages_is_timed_as_the_messages(t
     assert assertions.message_time_s(both) == alone.makespan_s > 0
 
 
+def test_an_access_to_a_window_is_no_message_of_ones_own():
+    op = Op(Kind.ACCESS, 1, nbytes=8, request=1, message=0, detail=(-1,), site=0)
+    trace = Trace(2, [[op], []], [CallSite("Put(target_rank=1)", "ring.py", 3)])
+    run = SimpleNamespace(trace=trace, collectives=[], seed=None, world_size=2, notes={})
+    with pytest.raises(Verdict, match="the library's Put was called; only point-to-point"):
+        checking.assert_own_messages(run, CASE)
+
+
 def test_a_message_that_no_call_is_known_of_is_told_without_one():
     op = Op(Kind.ISEND, 0, FIRST_INTERNAL_TAG, request=1, message=0)
     for sites in ([], [CallSite("Send(dest=0)", "ring.py", 3)]):

@@ -130,7 +130,7 @@ def not_offered(comm):
     grid = comm.Create_cart([comm.size])
     return {
         "MPI.File": _text(lambda: MPI.File),
-        "MPI.Win": _text(lambda: MPI.Win.Create),
+        "MPI.Win.Allocate_shared": _text(lambda: MPI.Win.Allocate_shared(8)),
         "MPI.Comm.Create_intercomm": _text(lambda: comm.Create_intercomm),
         "MPI.Comm.Get_parent": _text(lambda: comm.Get_parent),
         "MPI.Request.Cancel": _text(lambda: MPI.Request.Cancel),

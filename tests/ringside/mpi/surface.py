@@ -31,6 +31,7 @@ MODULES = [
     "surface_reductions",
     "surface_requests",
     "surface_types",
+    "surface_windows",
 ]
 
 
