@@ -15,26 +15,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ringside.arrays import arrays_in
 from ringside.targets import find
 
 __all__ = [
     "arrays_in", "copied", "error_of", "find", "lists_differ", "lists_in", "overlapping",
 ]  # fmt: skip
-
-
-def arrays_in(value: Any) -> Iterator[npt.NDArray[Any]]:
-    """The arrays in a value, in lists and tuples at any depth.
-
-    >>> [array.size for array in arrays_in((np.zeros(2), [np.zeros(3), "x"]))]
-    [2, 3]
-    """
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from arrays_in(item)
 
 
 def lists_in(value: Any) -> Iterator[list[Any]]:
@@ -59,12 +46,14 @@ def lists_differ(pairs: Iterable[tuple[list[Any], list[Any]]]) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """The same value with copies of its arrays, in lists and tuples at any depth."""
+    """The same value with copies of its arrays, in lists, tuples and dicts at any depth."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, list | tuple):
         items = map(copied, value)
         return list(items) if isinstance(value, list) else tuple(items)
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
     return value
 
 

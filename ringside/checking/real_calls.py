@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import kit
-from ringside.checking.assertions import Verdict, buffered, one_line, open_request
+from ringside.checking.assertions import Verdict, buffered, one_line, open_request, rendezvous
 from ringside.errors import RunError
 from ringside.network import codec, failure
 from ringside.targets import find
@@ -30,6 +30,18 @@ from ringside.timing.machine import Machine
 TIMEOUT_S = 60.0  # of all calls on p ranks
 PATIENCE_S = 30.0  # of a rank that waits for another
 Calls = Sequence[tuple[str, int, list[tuple[Any, ...]]]]
+
+
+class NotRun(Verdict):
+    """A call that isn't tried on real ranks, since it fails on the network.
+
+    Attributes:
+        call: which one.
+    """
+
+    def __init__(self, sentence: str, call: tuple[str, int, Any]) -> None:
+        super().__init__(sentence)
+        self.call = call
 
 
 @dataclass(frozen=True)
@@ -54,14 +66,22 @@ class MpiCalls:
         """Make the calls, and give the result of each.
 
         Raises:
-            Verdict: a call fails on the network, or a rank ended without an answer.
-            subprocess.TimeoutExpired: they did not end.
+            Verdict: a call fails on the network, or a rank ended without an answer; or they did not
+                end, as on the network where sends wait.
+            subprocess.TimeoutExpired: they did not end, for another reason.
         """
         for call in calls:
             rehearsed(self._ranks, call, buffered(), self.name)
         runs: dict[int, list[RealRun]] = {}
-        for p in dict.fromkeys(p for _, p, _ in calls):
-            runs[p] = self._world(p, [(target, args) for target, size, args in calls if size == p])
+        try:
+            for p in dict.fromkeys(p for _, p, _ in calls):
+                mine = [(target, args) for target, size, args in calls if size == p]
+                runs[p] = self._world(p, mine)
+        except subprocess.TimeoutExpired:
+            # Perhaps the network knows the reason, where sends wait for their receives.
+            for call in calls:
+                rehearsed(self._ranks, call, rendezvous(), self.name)
+            raise
         return [runs[p].pop(0) for _, p, _ in calls]
 
     def _world(self, p: int, calls: list[Any]) -> list[RealRun]:
@@ -133,15 +153,14 @@ def rehearsed(ranks: Any, call: tuple[str, int, Any], machine: Machine, launcher
     Neither is what leaves a request open there: real ranks may wait for it for ever.
 
     Raises:
-        Verdict: it fails on the network.
+        NotRun: it fails on the network.
     """
     target, world_size, args = call
     result = ranks.call(target, world_size, args, machine=machine)
     headline = str(result.error).splitlines()[0] if result.error else open_request(result)
     if headline:
-        raise Verdict(
-            f"not run under {launcher}, since it fails on the network: {one_line(headline)}"
-        )
+        sentence = f"not run under {launcher}, since it fails on the network: {one_line(headline)}"
+        raise NotRun(sentence, call)
     return result
 
 

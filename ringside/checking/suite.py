@@ -49,6 +49,7 @@ from ringside.checking.assertions import (
 from ringside.checking.cases import Case, Formula, machine_of, parse, plain
 from ringside.checking.order import assert_declared_at_once
 from ringside.checking.points import points
+from ringside.checking.real_calls import NotRun
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.shares import check_shares
 from ringside.errors import RankError
@@ -169,8 +170,14 @@ class RealTest(Test):
         groups = ranks.table(self)
         cases = [case for each in groups for case in each.cases]
         cases.append(cases[0])  # once more: what is kept of a call shows in a later one
-        with self.about(cases[0]):
-            runs = real.call_all([(called_by(case), case.p, arguments(case)) for case in cases])
+        calls = [(called_by(case), case.p, arguments(case)) for case in cases]
+        try:
+            with self.about(cases[0]):
+                runs = real.call_all(calls)
+        except NotRun as verdict:
+            pairs = zip(cases, calls, strict=True)
+            verdict.reproduce = self.line(next(case for case, c in pairs if c is verdict.call))
+            raise
         for case, run in zip(cases, runs, strict=True):
             with self.about(case):
                 try:

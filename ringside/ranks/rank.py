@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import ringside.mpi
+from ringside.arrays import arrays_in
 from ringside.errors import CodecError
 from ringside.network import codec, failure
 from ringside.network.failure import OwnFrame
@@ -199,11 +200,13 @@ def make_call(
     args = list(call["args"])
     if call["comm"]:
         args.insert(0, ringside.mpi.communicator(info))
-    arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
-    before = [arg for arg in asked["args"] if isinstance(arg, np.ndarray)]
+    inputs = [args, call["kwargs"]]
+    arrays = list(arrays_in(inputs))
+    before = list(arrays_in([asked["args"], asked["kwargs"]]))
     value = function(*args, **call["kwargs"])
+    replaced = list(map(id, arrays)) != list(map(id, arrays_in(inputs)))
     attested = {
-        "changed": not all(map(_same_bytes, arrays, before)),
+        "changed": replaced or not all(map(_same_bytes, arrays, before)),
         "aliased": _aliases(value, arrays),
     }
     return attested, value
@@ -246,12 +249,7 @@ def _same_bytes(array: Any, old: Any) -> bool:
 
 
 def _aliases(value: Any, arrays: list[Any]) -> bool:
-    values = value if isinstance(value, (tuple, list)) else [value]
-    return any(
-        isinstance(item, np.ndarray) and _may_share(item, array)
-        for item in values
-        for array in arrays
-    )
+    return any(_may_share(item, array) for item in arrays_in(value) for array in arrays)
 
 
 def _definition(call: dict[str, Any], folder: str, modules: dict[str, Any]) -> list[OwnFrame]:

@@ -53,7 +53,8 @@ class Result:
         error: why the run failed, or None.
         output: per rank of the world, what it printed (bounded).
         machine: the machine that the run was timed on.
-        inputs_changed: per rank of ``comm``, whether an array that was passed in was modified.
+        inputs_changed: per rank of ``comm``, whether an array that was passed in was modified, or
+            replaced in the list, tuple or dict that holds it.
         aliased: per rank of ``comm``, whether a returned array shares memory with one passed in.
         collectives: library collectives that were used, I-forms included.
         comm_calls: calls that made communicators.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from given.einsum_graph import GRAPHS, MLP_SIZES, place
 
-from checks.cases import Kept
 from ringside.checking import assert_array, assert_ran
 from ringside.checking.cases import Case, Formula, brief
 
@@ -127,10 +126,3 @@ class Execute(Case):
     @property
     def told(self):
         return f"{self.graph}, layout {self.layout} on the mesh {self.mesh}"
-
-
-@dataclass(frozen=True)
-class KeptExecute(Kept, Execute):
-    """Two runs in a row."""
-
-    asked = "checks/inside.py:executed"

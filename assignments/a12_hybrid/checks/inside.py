@@ -5,7 +5,6 @@ rank they ask for here.
 """
 
 import dataclasses
-from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,21 +14,8 @@ from mpi4py import MPI
 
 from ringside import Machine
 from ringside.checking.callers import find
-from ringside.checking.inside import same, several
+from ringside.checking.inside import several
 from ringside.scale import hybrid_cost
-
-
-def kept(comm, target, arguments):
-    """Two calls with the same arguments.
-
-    Returns:
-        ``(first, second, changed)``: both results, looked at after the second call; and whether the
-        arguments are other ones then.
-    """
-    before = deepcopy(arguments)
-    results = [find(target)(comm, *arguments) for _ in range(2)]
-    return *results, not same(arguments, before)
-
 
 # -- grid ------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from checks.cases import (
     FREE,
-    KeptTrain,
     Logits,
     Refused,
     Train,
@@ -11,7 +10,7 @@ from checks.cases import (
     sent_on_axes,
 )
 from ringside.checking import assert_makespan
-from ringside.checking.suite import Suite, group, right_run
+from ringside.checking.suite import Suite, group, right_run, right_twice
 from ringside.trace import Kind
 
 suite = Suite("train2d")
@@ -98,10 +97,13 @@ test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
 )
 
 
-@suite.test(5, "safety", group(INPUTS, KeptTrain(4)), group(OTHERS, Refused(5), Refused(3)))
-def test_inputs_stay_and_other_grids_are_refused(case, run, ranks):
+@suite.test(5, "safety", group(INPUTS, Train(4)), group(OTHERS, Refused(5), Refused(3)))
+def test_inputs_stay_and_other_grids_are_refused(case, ranks):
     if isinstance(case, Refused):
+        right_run(ranks, case)
         right_run(ranks, Train(4))  # who refuses every grid refuses no other one
+    else:
+        right_twice(ranks, case, inputs_kept=True)
 
 
 @suite.test(10, "speed", Train(8, 4, (16, 32, 32, 16), (16,), machine="miniature"))

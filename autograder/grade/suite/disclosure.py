@@ -118,12 +118,11 @@ class Disclosure:
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:
-        """The lines of each file."""
-        return {
-            path.name: path.read_text(encoding="utf-8", errors="replace").splitlines()
-            for path in sorted(self._folder.glob("*.py"))
-            if path.is_file()
-        }
+        """The lines of each file, by its name as seen from the folder: ``given/layers.py`` too."""
+        paths = [path for path in sorted(self._folder.rglob("*.py")) if path.is_file()]
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in paths]
+        names = [path.relative_to(self._folder).as_posix() for path in paths]
+        return {name: text.splitlines() for name, text in zip(names, texts, strict=True)}
 
     @cached_property
     def _text(self) -> str:

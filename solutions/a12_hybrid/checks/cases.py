@@ -44,24 +44,6 @@ def miniature(machine, bytes_each=4000, flops_each=1_000_000):
     )
 
 
-class Kept:
-    """Before a case's class: two calls are right, and leave what they were given as it was."""
-
-    through = "checks/inside.py:kept"
-    asked = ""  # what is called
-
-    def inputs(self, rank):
-        return self.asked, super().inputs(rank)
-
-    def check(self, run):
-        assert_ran(run, self)
-        for number in (0, 1):
-            super().check(dataclasses.replace(run, values=[value[number] for value in run.values]))
-        for rank, value in enumerate(run.values):
-            if value[2]:
-                raise self.fail(f"rank {rank} changed what it was given; it must stay as it was.")
-
-
 MINIATURES = {"miniature": miniature(Machine.load("zaratan"))}
 
 
@@ -282,13 +264,6 @@ class Logits(Train):
         """The same of a training."""
         names = [each.name for each in dataclasses.fields(cls)]
         return cls(**{name: getattr(case, name) for name in names})
-
-
-@dataclass(frozen=True)
-class KeptTrain(Kept, Train):
-    """Two trainings in a row."""
-
-    asked = "train2d:train"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """layout.py: shapes, all-reduces and bytes of layouts, and a program that doesn't change."""
 
-from checks.cases_layout import ALL, Backward, Collective, Execute, Forward, KeptExecute, LocalShape
+from checks.cases_layout import ALL, Backward, Collective, Execute, Forward, LocalShape
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Suite, group
 
@@ -125,6 +125,6 @@ def test_layout_on_more_ranks(case, run):
 test_layout_given_communicator = suite.given_communicator(3, Execute(3, mesh={"all": 3}))
 
 
-@suite.test(2, "safety", KeptExecute(3, mesh={"all": 3}))
-def test_layout_inputs_and_a_second_run(case, run):
-    """Inputs stay as they were."""
+test_layout_inputs_and_a_second_run = suite.second_call(
+    2, Execute(3, mesh={"all": 3}), kind="safety", inputs_kept=True
+)

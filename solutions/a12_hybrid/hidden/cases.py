@@ -10,9 +10,9 @@ from checks import test_planner as planner
 from checks import test_predict as predict
 from checks import test_train2d as train2d
 from checks import test_train3d_torch as train3d
-from checks.cases import KeptTrain, Logits, Refused, Train
+from checks.cases import Logits, Refused, Train
 from checks.cases_grid import Coordinates, Groups, Neighbour, Place, Summed
-from checks.cases_layout import Backward, Collective, Execute, Forward, KeptExecute, LocalShape
+from checks.cases_layout import Backward, Collective, Execute, Forward, LocalShape
 from checks.cases_planner import GB, MODELS, Plan
 from checks.cases_predict import (
     Faster,
@@ -270,7 +270,7 @@ hidden(
 hidden(train2d.test_messages_may_wait_and_come_in_any_order, Train(6, 2))
 hidden(
     train2d.test_inputs_stay_and_other_grids_are_refused,
-    group(train2d.INPUTS, KeptTrain(4), KeptTrain(6, 2)),
+    group(train2d.INPUTS, Train(4), Train(6, 2)),
     group(train2d.OTHERS, Refused(5), Refused(4, 2, 3), Refused(3, 2, 1)),
 )
 hidden(
@@ -790,4 +790,4 @@ hidden(
     layout.test_layout_given_communicator,
     Execute(4, "MLP", {"batch": "a", "hidden": "b"}, {"a": 2, "b": 2}),
 )
-hidden(layout.test_layout_inputs_and_a_second_run, KeptExecute(3, mesh={"all": 3}))
+hidden(layout.test_layout_inputs_and_a_second_run, Execute(3, mesh={"all": 3}))

@@ -142,6 +142,18 @@ def test_a_frame_is_a_line_that_is_there_with_the_text_that_is_there(folder: Pat
     assert told.hint == "Ranks may not write files or start programs: return the value instead."
 
 
+def test_supplied_files_lie_in_folders_and_are_told_as_well(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "model.py").write_text('raise ValueError("no such layer")\n')
+    frames = (
+        Frame("given/model.py", 1, "<module>", "forged"),
+        Frame("model.py", 1, "<module>", ""),
+    )
+    told = Disclosure(tmp_path).of(RankError(0, "ValueError", "no such layer", frames))
+    place = Frame("given/model.py", 1, "<module>", 'raise ValueError("no such layer")')
+    assert (told.message, told.frames) == ("no such layer", (place,))
+
+
 def test_what_python_says_of_the_syntax_is_told_if_python_says_it(tmp_path: Path) -> None:
     (tmp_path / "star.py").write_text("def all_reduce(comm, x)\n    return x\n")
     disclosure = Disclosure(tmp_path)

@@ -187,6 +187,14 @@ def test_each_question_is_asked_and_its_line_shows_the_same(folder: Path, name: 
     assert again == told and test["earned"] == 0
 
 
+def test_the_line_of_real_ranks_has_the_case_that_fails_on_the_network(folder: Path) -> None:
+    with (folder / "checks" / "test_ring.py").open("a") as tests:
+        tests.write("test_real = suite.real_ranks(10, Shift(2), Shift(3))\n")
+    found = failed(folder, "    return result\n", "    assert p != 3\n    return result\n")
+    assert "not run under mpiexec" in str(found["test_real"]["message"])
+    assert str(found["test_real"]["reproduce"]).endswith('--test real --case "p=3"')
+
+
 def test_a_group_keeps_its_share(folder: Path) -> None:
     found = failed(folder, "    return result\n", "    return -result if p % 2 else result\n")
     assert found["test_values"]["earned"] == 15

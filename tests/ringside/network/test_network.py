@@ -816,3 +816,31 @@ def test_library_rings_over_nodes_are_timed_live_as_in_a_replay(
         assert again.makespan_ps == result.timeline.makespan_ps
         ends.append(again.makespan_s)
     assert ends[0] == pytest.approx(ends[1], rel=1e-3) and ends[0] > 1e-3
+
+
+NESTED = """
+def writes(comm, given):
+    given["layers"][0][1][:] = comm.rank() if callable(comm.rank) else comm.rank  # 0 stays 0
+
+def replaces(comm, given):
+    weight, bias = given["layers"][0]
+    given["layers"][0] = weight, bias + 0
+
+def gives(comm, given):
+    return {"bias": given["layers"][0][1]}
+"""
+
+
+@pytest.mark.parametrize("front_end", ["mpi", "torch"])
+def test_inputs_are_looked_at_in_lists_tuples_and_dicts(tmp_path: Path, front_end: str) -> None:
+    (tmp_path / "nested.py").write_text(NESTED)
+    given = {"layers": [(np.zeros((2, 3)), np.zeros(3))], "rate": 0.5}
+    with Session(tmp_path) as session:
+        for function, changed, aliased in (
+            ("writes", [False, True], [False, False]),
+            ("replaces", [True, True], [False, False]),
+            ("gives", [False, False], [True, True]),
+        ):
+            call = session.call(f"nested:{function}", 2, (given,), front_end=front_end)
+            result = call.raise_for_error()
+            assert (result.inputs_changed, result.aliased) == (changed, aliased), function
