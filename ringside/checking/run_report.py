@@ -107,9 +107,9 @@ def text(
         lines += [f"  {kind.told(result.world_size)}" for kind in _collectives(result)]
     if result.unreceived:
         alike = Counter(result.unreceived)
-        kinds = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]
-        rest = ["..."] if len(kinds) > _MOST_UNRECEIVED else []
-        lines.append("sent and never received: " + ", ".join([*kinds[:_MOST_UNRECEIVED], *rest]))
+        told = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]
+        rest = ["..."] if len(told) > _MOST_UNRECEIVED else []
+        lines.append("sent and never received: " + ", ".join([*told[:_MOST_UNRECEIVED], *rest]))
     if values != "not compared":
         more = f". {wrong}" if wrong else ""
         if values == "right":

@@ -87,7 +87,7 @@ class Collectives:
             key: Any = (group, comm.sequence.get((me, group), 0))  # a count for each group
             comm.sequence[me, group] = key[1] + 1
             me = group.index(me)
-            if len(spec) == 3:
+            if len(spec) == 3 and len(members) > 1:  # a rank alone has nobody to miss
                 named = self._groups.setdefault(spec[2], {})
                 first = named.setdefault(members, request)
                 named[members] = min(first, request, key=lambda item: item.rank)

@@ -11,8 +11,8 @@ from ringside.trace import Kind, Mode
 from ringside.units import format_count, ordinal
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
-# The call that begins to receive an empty message of a window's epoch; where it waits, and for which
-# call of the other side. The message of a Complete is received from the Post on.
+# The call that begins to receive an empty message of a window's epoch; where it waits, and for
+# which call of the other side. The message of a Complete is received from the Post on.
 _LETS_IN = {"Start": ("Start", "Post"), "Post": ("Wait", "Complete")}
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "

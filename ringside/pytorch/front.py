@@ -24,8 +24,8 @@ from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
 from ringside.pytorch.work import wait_where_torch_does_not
 
-_dist: Any = dist
 distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
+c10d: Any = torch._C._distributed_c10d
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
@@ -54,7 +54,7 @@ def install(pretend_cuda: bool = False) -> None:
         install(link)
         mode: Any = OnCpu()
         mode.__enter__()  # for good
-    _dist.set_debug_level(_dist.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
+    c10d.set_debug_level(c10d.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network

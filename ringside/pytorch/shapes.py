@@ -108,10 +108,18 @@ class Shapes:
         if sources:
             source = sources[0]
 
-            def view(args: Any) -> torch.Tensor:
-                storage = args[source].untyped_storage()
+            def made(storage: Any) -> torch.Tensor:
                 with in_kernel_invocation_manager(mode):
                     return FakeTensor(mode, fresh().set_(storage, offset, shape, stride), device)
+
+            def view(args: Any) -> torch.Tensor:
+                given = args[source]
+                storage = given.untyped_storage()
+                if torch.is_inference_mode_enabled() and not given.is_inference():
+                    # A view shares its input's version counter, which tensors of this mode lack.
+                    with torch.inference_mode(mode=False):
+                        return made(storage)
+                return made(storage)
 
             return view if func.is_view and type(args[source]) is FakeTensor else None
         needed = result.untyped_storage().nbytes()

@@ -70,6 +70,10 @@ def test_meshes_conversions_and_fsdp_are_traced(
     assert traced.num_kinds == 4
 
 
+def test_inference_mode_is_traced(session: Session) -> None:
+    agree(session, "traced:infers", 2)
+
+
 def test_arguments_come_as_fake_tensors(session: Session) -> None:
     agree(session, "traced:with_arguments", 2, (np.ones(7),), kwargs={"scale": 2.0})
 

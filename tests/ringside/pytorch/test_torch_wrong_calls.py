@@ -87,7 +87,7 @@ RIGHT = [
     *("all_gather_into_tensor_gap", "all_gather_into_tensor_with_gaps", "all_to_all_gap"),
     *("reduce_scatter_tensor_turned", "reduce_scatter_tensor_into_gap"),
     *("each_its_own_group_by_a_hash", "group_that_only_members_make", "group_of_others"),
-    "groups_again_after_destroying_all",
+    *("groups_again_after_destroying_all", "groups_of_one"),
 ]
 ON_FOUR = {
     *("each_its_own_group", "groups_in_another_order", "each_its_own_group_by_a_hash"),

@@ -108,6 +108,17 @@ def cheats(group, n):
 # -- what can't be traced --------------------------------------------------------------------------
 
 
+def infers(group):
+    """Views of a weight that was made outside of inference mode, each kind twice."""
+    weight, x = torch.ones(4, 4), torch.ones(2, 4)
+    with torch.inference_mode():
+        made = torch.ones(4, 4)
+        for _ in range(2):
+            x = x @ weight.t() @ made.t()
+            x.view(-1).add_(weight[0].sum())
+    dist.all_reduce(x.clone(), group=group)
+
+
 def branches_on_a_value(group):
     loss = torch.ones(3).sum()
     dist.all_reduce(loss)

@@ -301,6 +301,13 @@ def each_its_own_group_by_a_hash(group):
     return x.tolist()
 
 
+def groups_of_one(group):
+    alone = dist.new_group([dist.get_rank()])
+    x = numbers(1, 1)
+    dist.all_reduce(x, group=alone)
+    return x.tolist()
+
+
 def group_that_only_members_make(group):
     x = numbers(1, 1)
     if dist.get_rank() < 2:
