@@ -14,6 +14,7 @@ from ringside.checking import (
     assert_peers,
     assert_ran,
     award,
+    one_line,
 )
 from ringside.checking.cases import Case, assert_like, cast
 from ringside.errors import RunError, TraceError
@@ -405,8 +406,8 @@ class LongRing(RingAttention):
             agreement.compare(ranks.trace(target, p, given).trace, run.trace)
         except (RunError, TraceError) as error:
             raise self.fail(
-                f"a trace on fake tensors is not what the network counted ({type(error).__name__}):"
-                " nothing may depend on the elements' values."
+                f"a trace on fake tensors is not what the network counted: {one_line(error, 300)} "
+                "Nothing may depend on the elements' values."
             ) from None
 
     def check_time(self, ranks):
@@ -420,7 +421,7 @@ class LongRing(RingAttention):
                 traced = self._traced(ranks, count, ())
         except (RunError, TraceError) as error:
             raise self.fail(
-                f"a trace of {count} ranks on fake tensors ended with {type(error).__name__}: "
+                f"a trace of {count} ranks on fake tensors failed: {one_line(error, 300)} "
                 "ringside.trace_torch of long_sequence in checks/inside_ring_torch.py shows why."
             ) from None
         blocks = "checks/inside_ring_torch.py:blocks_alone"

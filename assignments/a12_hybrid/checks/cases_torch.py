@@ -8,7 +8,7 @@ from given import gpt
 from given.gpt import Config, names_of, part_of, shapes_of
 
 from checks.one_process import Model
-from ringside.checking import announced, assert_ran, award
+from ringside.checking import announced, assert_ran, award, one_line
 from ringside.checking.cases import Case, brief
 from ringside.checking.ring_bytes import bytes_of
 from ringside.errors import RunError, TargetError, TraceError
@@ -392,8 +392,8 @@ def assert_trace_agrees(case, ranks):
         agreement.compare(traced.trace, run.trace)
     except (RunError, TraceError) as error:
         raise case.fail(
-            f"a trace on fake tensors is not what the network counted ({type(error).__name__}): "
-            "nothing may depend on the elements' values."
+            f"a trace on fake tensors is not what the network counted: {one_line(error, 300)} "
+            "Nothing may depend on the elements' values."
         ) from None
 
 
@@ -408,8 +408,8 @@ def assert_time(case, ranks, full=1.05, half=1.5):
         traced = ranks.trace(TRACED, case.gpus, given, grid=grid, alike=("dp", "tp"))
     except (RunError, TraceError) as error:
         raise case.fail(
-            f"a trace of {case.gpus} ranks on fake tensors ended with {type(error).__name__}: "
-            "nothing may depend on the elements' values."
+            f"a trace of {case.gpus} ranks on fake tensors failed: {one_line(error, 300)} "
+            "Nothing may depend on the elements' values."
         ) from None
     took_s = replay(traced.trace, "zaratan").makespan_s
     ratio = took_s / bound_s

@@ -5,7 +5,7 @@ from dataclasses import astuple
 from checks.cases_decode import even
 from checks.cases_torch import ForwardTorch, GenerateTorch, GreedyTorch
 from ringside import Machine, TraceError
-from ringside.checking import assert_moved, assert_ran, award
+from ringside.checking import assert_moved, assert_ran, award, one_line
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Suite, group
 from ringside.errors import RunError
@@ -132,8 +132,8 @@ def assert_traced_alike(ranks, case):
         agreement.compare(ranks.trace(function, case.p, arguments).trace, run.trace)
     except (RunError, TraceError) as error:
         raise case.fail(
-            f"a trace on fake tensors is not what the network counted ({type(error).__name__}): "
-            "nothing may depend on the elements' values."
+            f"a trace on fake tensors is not what the network counted: {one_line(error, 300)} "
+            "Nothing may depend on the elements' values."
         ) from None
 
 
@@ -150,7 +150,7 @@ def test_time_of_a_step(case, run, ranks):
         took_s, allowed_s = step_times(ranks.trace, machine, case.p)
     except (RunError, TraceError) as error:
         raise case.fail(
-            f"a trace of {case.p} ranks on fake tensors ended with {type(error).__name__}."
+            f"a trace of {case.p} ranks on fake tensors failed: {one_line(error, 300)}"
         ) from None
     ratio = took_s / allowed_s
     award(
