@@ -9,8 +9,8 @@ from ringside.network.wire import FIRST_INTERNAL_TAG
 from ringside.trace import Kind, Mode
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
-# The call that begins to receive an empty message of a window's epoch; where it waits, and for which
-# call of the other side. The message of a Complete is received from the Post on.
+# The call that begins to receive an empty message of a window's epoch; where it waits, and for
+# which call of the other side. The message of a Complete is received from the Post on.
 _LETS_IN = {"Start": ("Start", "Post"), "Post": ("Wait", "Complete")}
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
