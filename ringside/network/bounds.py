@@ -26,7 +26,7 @@ class Limits:
             replayed, one takes about 0.6 KiB, and a microsecond or three.
         frame_bytes: of one frame: it is read whole before anybody looks at it.
         held_bytes: of messages that wait for their receives, collectives that wait for members,
-            and results; the same for frames that have begun, and for answers that aren't read.
+            accesses to windows on their way, and results; the same for frames that have begun, and for answers that aren't read.
         result_bytes: what ranks return, as it travels; it stays as long as the result is kept.
         decoded_bytes: of objects that results, or one contribution to a collective, become when
             they are read: an empty dict travels in 5 bytes and lives in 88.

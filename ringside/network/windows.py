@@ -180,7 +180,7 @@ class Windows:
             self._landed_bytes = 0
         last = self._landed.setdefault((access.window, access.target), deque(maxlen=MOST_LOOKED_AT))
         for other in last:
-            if other.origin != access.origin and other.clashes(access) and other.is_beside(access):
+            if other.is_beside(access) and other.origin != access.origin and other.clashes(access):
                 shared = _shared_bytes(other.runs, access.runs)
                 if shared is not None:
                     return _race(other, access, shared)
