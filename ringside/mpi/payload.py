@@ -61,10 +61,10 @@ def check_untouched(link: Link, awaited: Awaited, regions: Sequence[Region]) -> 
     Raises:
         BufferRaceError: somebody has written into a buffer since the call was posted.
     """
-    awaited.until = link.place
+    link.has_come(awaited)
     if not all(region.is_poison(awaited.number) for region in regions):
         raise BufferRaceError(
-            f"{awaited.call} was written into before its data had come, at {awaited.until}. "
+            f"{awaited.call()} was written into before its data had come, at {link.place}. "
             "Write into it behind that line, or receive into another buffer."
         )
 

@@ -26,7 +26,8 @@ class Limits:
             replayed, one takes about 0.6 KiB, and a microsecond or three.
         frame_bytes: of one frame: it is read whole before anybody looks at it.
         held_bytes: of messages that wait for their receives, collectives that wait for members,
-            accesses to windows on their way, and results; the same for frames that have begun, and for answers that aren't read.
+            accesses to windows on their way, and results; the same for frames that have begun, and
+            for answers that aren't read.
         result_bytes: what ranks return, as it travels; it stays as long as the result is kept.
         decoded_bytes: of objects that results, or one contribution to a collective, become when
             they are read: an empty dict travels in 5 bytes and lives in 88.
@@ -38,6 +39,8 @@ class Limits:
         open_requests: of one rank. A wait names them all, and each takes about 1 KiB.
         unreceived: messages that nobody has received yet: a buffered send is no open request.
         communicators: and ``memberships``, their members in all: each takes 100 bytes.
+        windows: whether ranks may make any. Where modules are checked they send messages: suites
+            look at these, and would not see an access.
         factors: of all passes that one rank announces; each is a byte of an answer.
     """
 
@@ -54,6 +57,7 @@ class Limits:
     unreceived: int = 1 << 16
     communicators: int = 1 << 14
     memberships: int = 1 << 18
+    windows: bool = True
     factors: int = 1 << 20
 
 

@@ -69,6 +69,12 @@ class Collectives:
         most = self._limits.decoded_bytes + len(frame.body)
         try:
             (name, spec, *description), nbytes = codec.decode_within(frame.body, most)
+            if name == "win" and not self._limits.windows:
+                raise LimitError(
+                    peer.rank,
+                    "makes a window, and modules that are checked exchange messages: use Send, Recv "
+                    "and their kin. Programs of your own may use Win",
+                )
         except codec.TooLargeError:
             raise LimitError(
                 peer.rank,

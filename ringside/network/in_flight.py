@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,13 @@ class EarlyUseError(RuntimeError):
     """A value was computed from a buffer whose data had not come."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Awaited:
-    """A call that has a buffer, from its post to its completion."""
+    """A call that has a buffer, from its post to its completion. It is told in words if need be."""
 
     number: int
-    call: str  # with its place: "Irecv(source=1) at ring.py:5"
-    until: str = ""  # place of the call that completed it
+    call: Callable[[], str]  # with its place: "Irecv(source=1) at ring.py:5"
+    until: Callable[[], str] | None = None  # place of the call that completed it
 
 
 class InFlight:
@@ -48,7 +49,7 @@ class InFlight:
         self._calls: dict[int, Awaited] = {}
         self._number = 0
 
-    def add(self, call: str) -> Awaited:
+    def add(self, call: Callable[[], str]) -> Awaited:
         """Register a call."""
         self._number += 1
         awaited = Awaited(self._number % _MOST, call)
@@ -58,7 +59,7 @@ class InFlight:
     @property
     def first(self) -> str:
         """The first call that is known; empty if there was none."""
-        return next((awaited.call for awaited in self._calls.values()), "")
+        return next((awaited.call() for awaited in self._calls.values()), "")
 
     def check(self, value: Any) -> None:
         """Look, at the end, for buffers that were changed or read too early.
@@ -76,30 +77,36 @@ class InFlight:
             keyed = bits[(bits & _ALL_BUT_QUIET) >> _KEY_BITS == _NAN >> _KEY_BITS | _KEY]
             for number in np.unique(keyed & (_MOST - 1)):
                 awaited = self._calls.get(int(number))
-                if awaited is not None and awaited.until:
+                if awaited is not None and awaited.until is not None:
                     raise EarlyUseError(
-                        f"the buffer of {awaited.call} was read before its data had come: it is "
-                        f"complete at {awaited.until}, and until then it holds NaN. Read it behind "
-                        "that line."
+                        f"the buffer of {awaited.call()} was read before its data had come: it is "
+                        f"complete at {awaited.until()}, and until then it holds NaN. Read it "
+                        "behind that line."
                     )
 
 
-def poison(kind: np.dtype[Any], number: int) -> np.unsignedinteger[Any]:
-    """What a buffer that waits is full of, as words: NaN, the least integer, or 0xCD."""
+def poison(kind: np.dtype[Any], number: int) -> Any:
+    """What a buffer that waits is full of, as an unsigned word: NaN, the least integer, or 0xCD."""
+    word, bits, shift = _poison(kind)
+    return word(bits | number << shift if shift >= 0 else bits)
+
+
+@cache
+def _poison(kind: np.dtype[Any]) -> tuple[Any, int, int]:
+    """The word's type, its bits, and where the number goes; -1: nowhere."""
     size = kind.itemsize // 2 if kind.kind == "c" else kind.itemsize
-    bits = _NAN | _KEY << _KEY_BITS | number
+    bits = _NAN | _KEY << _KEY_BITS
     if kind.kind in "fc":
         if size == 2:
-            return np.uint16(0x7C00 | _KEY >> 2)
+            return np.uint16, 0x7C00 | _KEY >> 2, -1
         if size == 4:
-            return np.uint32(bits)
-        # All ones are NaN in wider floats too.
-        wide = 0x7FF << 52 | (bits & ~_NAN) << _ZEROS if size == 8 else (1 << 64) - 1
-        return np.uint64(wide)
+            return np.uint32, bits, 0
+        if size == 8:
+            return np.uint64, 0x7FF << 52 | (bits & ~_NAN) << _ZEROS, _ZEROS
+        return np.uint64, (1 << 64) - 1, -1  # all ones are NaN in wider floats too
     if kind.kind == "i":
-        least: Any = np.array([np.iinfo(kind).min], kind).view(f"u{size}")[0]
-        return cast("np.unsignedinteger[Any]", least)
-    return np.uint8(1 if kind.kind == "b" else 0xCD)
+        return np.dtype(f"u{size}").type, 1 << (8 * size - 1), -1
+    return np.uint8, 1 if kind.kind == "b" else 0xCD, -1
 
 
 def _bits_in(value: Any, depth: int) -> Iterator[Array]:

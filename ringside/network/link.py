@@ -231,7 +231,13 @@ class Link:
 
     def awaited(self, call: Call) -> Awaited:
         """Register the call just posted, which has a buffer to be filled."""
-        return self.in_flight.add(f"{format_call(call)} at {self.place}")
+        place = self._place
+        return self.in_flight.add(lambda: f"{format_call(call)} at {self._told(place)}")
+
+    def has_come(self, awaited: Awaited) -> None:
+        """Note that the last call has completed one with a buffer."""
+        place = self._place
+        awaited.until = lambda: self._told(place)
 
     def remark(self, name: str, sentence: str) -> None:
         """Note something on a call of this rank, which may mean nothing; the first of a name."""
@@ -240,7 +246,10 @@ class Link:
     @property
     def place(self) -> str:
         """Where the last call was made: ``ring.py:12``."""
-        file, line = self._place
+        return self._told(self._place)
+
+    def _told(self, place: tuple[str, int]) -> str:
+        file, line = place
         return f"{file.removeprefix(self._folder)}:{line}"
 
     # -- collectives -----------------------------------------------------------------------------

@@ -222,7 +222,8 @@ class Session:
     ) -> None:
         self.folder = Path(folder).resolve()
         self.machine = Machine.load(machine)
-        self.limits = limits or Limits()
+        limits = limits or Limits()
+        self.limits = dataclasses.replace(limits, windows=False) if confined or strict else limits
         self._patience = patience
         self._folder_inside = folder_inside or str(self.folder)
         self._strict = strict

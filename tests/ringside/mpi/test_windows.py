@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ringside import DeadlockError, Machine, Result, Session, Trace, replay
-from ringside.errors import RankError, TraceError
+from ringside.errors import LimitError, RankError, TraceError
 from ringside.timing.perfetto import trace_events
 from ringside.timing.simgrid import export
 from ringside.trace import Kind
@@ -244,3 +243,13 @@ def test_a_verdict_knows_the_calls_that_wait(session: Session, function: str, cu
     error = _call(session, function, 3).error
     assert isinstance(error, DeadlockError)
     assert cure in error.cure, error.cure
+
+
+@pytest.mark.parametrize(
+    "rights", [{"confined": True}, {"strict": True}], ids=["checked", "graded"]
+)
+def test_where_modules_are_checked_there_are_no_windows(rights: dict[str, bool]) -> None:
+    with Session(Path(__file__).parent, **rights) as session:
+        error = session.call("windows.py:poisoned", 2).error
+    assert isinstance(error, LimitError)
+    assert "makes a window, and modules that are checked exchange messages" in str(error)
