@@ -72,8 +72,8 @@ class Collectives:
             if name == "win" and not self._limits.windows:
                 raise LimitError(
                     peer.rank,
-                    "makes a window, and modules that are checked exchange messages: use Send, Recv "
-                    "and their kin. Programs of your own may use Win",
+                    "makes a window, and modules that are checked exchange messages: use Send and "
+                    "Recv. Programs of your own may use Win",
                 )
         except codec.TooLargeError:
             raise LimitError(
