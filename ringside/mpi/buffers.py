@@ -91,6 +91,12 @@ class Region:
         """Return ``count`` entries from ``entry`` on."""
         return Region(self.view[entry * self.datatype._extent :], count, self.datatype)
 
+    @property
+    def address(self) -> int:
+        """Where the buffer lies in memory."""
+        where: int = np.frombuffer(self.view, np.uint8).__array_interface__["data"][0]
+        return where
+
     def checksum(self) -> int:
         """Return a number that changes when the data does."""
         return zlib.crc32(self.read())

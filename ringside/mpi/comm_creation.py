@@ -108,4 +108,4 @@ class Making(Membership):
     def _copy(self) -> Any:
         """A handle of our own kind, which has our topology."""
         self._check_comm()
-        return type(self)(self)  # type: ignore[call-arg]
+        return type(self)(self)

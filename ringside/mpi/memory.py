@@ -8,9 +8,14 @@ import numpy as np
 
 
 class Memory(np.ndarray[Any, np.dtype[np.uint8]]):
-    """Bytes that ``numpy.frombuffer`` takes, and that ``memory[:] = 0`` fills, as in mpi4py."""
+    """Bytes that ``numpy.frombuffer`` takes, and that ``memory[:] = 0`` or ``= b"abc"`` fills."""
 
     format = "B"
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, (bytes, bytearray, memoryview)):  # NumPy takes bytes for a number
+            value = np.frombuffer(value, np.uint8)
+        super().__setitem__(key, value)
 
     def __bool__(self) -> bool:
         return len(self) > 0

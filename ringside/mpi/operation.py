@@ -140,7 +140,7 @@ class CollectiveOperation(Operation):
         self.received = received
         self.awaited: Awaited | None = None
         if received:
-            self.awaited = link.awaited(call)
+            self.awaited = link.awaited(call, received[0].address)
             for region in received:
                 region.poison(self.awaited.number)
 

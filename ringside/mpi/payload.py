@@ -62,7 +62,7 @@ def check_untouched(link: Link, awaited: Awaited, regions: Sequence[Region]) -> 
         BufferRaceError: somebody has written into a buffer since the call was posted.
     """
     link.has_come(awaited)
-    if not all(region.is_poison(awaited.number) for region in regions):
+    if not awaited.shared and not all(region.is_poison(awaited.number) for region in regions):
         raise BufferRaceError(
             f"{awaited.call()} was written into before its data had come, at {link.place}. "
             "Write into it behind that line, or receive into another buffer."
@@ -109,7 +109,7 @@ class IntoRegion(Destination):
     def await_data(self, link: Link, call: Call) -> None:
         # Kept because a shorter message leaves the rest of the buffer as it was.
         self.before = bytes(self.region.read())
-        self.link, self.awaited = link, link.awaited(call)
+        self.link, self.awaited = link, link.awaited(call, self.region.address)
         self.region.poison(self.awaited.number)
 
     def _put(self, completion: Completion) -> Any:

@@ -359,17 +359,12 @@ def _reducible(sendbuf: Any, target: Region | None) -> tuple[Region, list[Region
     data = region(sendbuf, False)
     if target is not None:
         _check_alike(data, target)
-        if data.nbytes and _address(data) == _address(target):
+        if data.nbytes and data.address == target.address:
             raise MPIException(
                 ERR_BUFFER,
                 "the send buffer is the receive buffer; pass MPI.IN_PLACE to send from it",
             )
     return data, [data]
-
-
-def _address(data: Region) -> int:
-    address: int = np.frombuffer(data.view, np.uint8).__array_interface__["data"][0]
-    return address
 
 
 def _on_the_wire(op: Op, data: Region) -> tuple[Array, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from ringside.mpi.unsupported_names import ABSENT
 
@@ -51,6 +51,10 @@ class Handle(metaclass=HandleType):
 
     __slots__ = ("__weakref__",)
     __hash__ = None  # type: ignore[assignment]  # as in mpi4py
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Take what ``__init__`` takes: a subclass calls ``super().__new__(cls, comm)``."""
+        return object.__new__(cls)
 
     def __getattr__(self, name: str) -> Any:
         raise missing(_owner(type(self), name), name)

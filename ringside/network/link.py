@@ -229,10 +229,10 @@ class Link:
         reply = self._answer()
         return None if reply.kind == Reply.EMPTY else self._completions(reply)[0]
 
-    def awaited(self, call: Call) -> Awaited:
+    def awaited(self, call: Call, address: int) -> Awaited:
         """Register the call just posted, which has a buffer to be filled."""
         place = self._place
-        return self.in_flight.add(lambda: f"{format_call(call)} at {self._told(place)}")
+        return self.in_flight.add(lambda: f"{format_call(call)} at {self._told(place)}", address)
 
     def has_come(self, awaited: Awaited) -> None:
         """Note that the last call has completed one with a buffer."""

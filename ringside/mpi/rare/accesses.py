@@ -45,7 +45,7 @@ class AccessOperation(Operation):
         self.guarded = [(source, source.checksum()) for source in sources]
         self.result = result
         if result is not None:
-            self.awaited = link.awaited(call)
+            self.awaited = link.awaited(call, result.address)
             result.poison(self.awaited.number)
 
     def take(self, completion: Completion) -> None:

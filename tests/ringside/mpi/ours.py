@@ -112,6 +112,33 @@ def read_early(comm, dtype, compute):
     return value
 
 
+def one_buffer_for_many(comm):
+    """As benchmarks of bandwidth do: what comes is not looked at."""
+    into, mine = np.zeros(4), np.ones(4)
+    receives = [comm.Irecv(into, 1 - comm.rank) for _ in range(5)]
+    MPI.Request.Waitall([*receives, *(comm.Isend(mine, 1 - comm.rank) for _ in range(5))])
+    return into
+
+
+class Subclass(MPI.Intracomm):
+    def __new__(cls, comm=None):
+        return super().__new__(cls, comm)
+
+    def twice(self, x):
+        return 2 * self.allreduce(x)
+
+
+def subclassed(comm):
+    return Subclass(comm).twice(comm.rank + 1)
+
+
+def bytes_into_memory(comm):
+    memory = MPI.Alloc_mem(4)
+    memory[:] = b"abcd"
+    memory[1:3] = 0
+    return bytes(memory)
+
+
 def printed_early(comm):
     halo = np.zeros(2)
     request = comm.Irecv(halo, 1 - comm.rank)

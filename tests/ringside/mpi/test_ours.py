@@ -97,6 +97,15 @@ def test_a_nan_of_the_programs_own_is_none_of_a_buffers(session: Session) -> Non
     assert np.isnan(_values(session, "read_early", args=("float64", "own"))).all()
 
 
+def test_a_buffer_given_to_many_receives_is_filled_by_them(session: Session) -> None:
+    assert all((into == 1).all() for into in _values(session, "one_buffer_for_many"))
+
+
+def test_a_communicator_may_be_subclassed_and_memory_takes_bytes(session: Session) -> None:
+    assert _values(session, "subclassed") == [6, 6]
+    assert _values(session, "bytes_into_memory") == [b"a\0\0d"] * 2
+
+
 def test_who_prints_nan_is_told_which_buffers_hold_it(session: Session) -> None:
     notes = session.call("ours.py:printed_early", 2).notes
     assert notes["nan"].startswith("rank 0 printed nan. The buffer of Irecv(source=1")
