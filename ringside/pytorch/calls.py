@@ -31,7 +31,9 @@ def make_call(
         front.begin(None)
         starting.begin()
         with meter:
-            find()()
+            names = find()()
+        left = [item for item in tensors.tensors_in(names) if type(item) is torch.Tensor]
+        ringside.network.link.current().in_flight.check(tensors.to_arrays(left))
         starting.end()
         return {"memory": meter.memory.report()}, None
     group = front.begin(info if call["comm"] else None)

@@ -282,7 +282,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         staged = torch.empty(output.shape, dtype=output.dtype)
         into = _equal_parts(staged, self.size(), shown)
         work = self._allgather(into, given, opts, shown, lambda: _copy(staged, output))
-        tensors.poison(output)
+        awaited = work._parts[0].awaited
+        tensors.poison(output, awaited.number if awaited is not None else 0)
         return work
 
     _allgather_base = all_gather_single
@@ -451,15 +452,13 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         sender = ANY_SOURCE if source is None else source
         number = self._link.irecv(self._info.id, sender, tag, -1, call=call)
         communicated([tensor])
-        if not blocking:
-            tensors.poison(tensor)
+        awaited = None if blocking else self._link.awaited(call, tensors.storage(tensor))
 
         def deliver(completion: Completion) -> None:
             _receive(tensor, completion, call, self._info.members)
 
-        return NetworkWork(
-            self._link, [WorkPart(number, deliver)], call, [tensor], blocking=blocking
-        )
+        part = WorkPart(number, deliver, received=[tensor], awaited=awaited)
+        return NetworkWork(self._link, [part], call, [tensor], blocking=blocking)
 
     def recv_anysource(self, given: Any, tag: int = 0) -> NetworkWork:
         """Receive a tensor from any member."""
@@ -511,11 +510,12 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
         # In this order: post (which copies), take checksums of `sent`, poison. So `sent` may share
         # no memory with `received`: callers leave it out of a call in place.
-        part = WorkPart(number, finish, sent)
         communicated(sent, received)
-        for tensor in received:
-            tensors.poison(tensors.check(tensor))
-        return part
+        awaited = None
+        if received:
+            first = tensors.check(received[0])
+            awaited = self._link.awaited(call, tensors.storage(first) + int(first.storage_offset()))
+        return WorkPart(number, finish, sent, received, awaited)
 
     def _work(self, parts: Sequence[WorkPart], call: Call, results: Any, opts: Any) -> NetworkWork:
         blocking = opts is not None and not getattr(opts, "asyncOp", True)

@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ringside.arrays import Array
+from ringside.network import in_flight
 from ringside.pytorch.phantom import Phantom
 
 _NUMPY = {
@@ -35,6 +36,9 @@ _NUMPY = {
     torch.complex128: np.complex128,
 }
 # Without bfloat16: an array of uint16 holds whole numbers.
+_IN_NUMPY = {  # floats whose NaN has room for a number
+    dtype: np.dtype(kind) for dtype, kind in _NUMPY.items() if np.dtype(kind).kind in "fc"
+}
 _TORCH = {np.dtype(kind): dtype for dtype, kind in _NUMPY.items() if dtype != torch.bfloat16}
 _EIGHT_BITS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 _NAMES = [*_NUMPY, *(getattr(torch, name) for name in _EIGHT_BITS if hasattr(torch, name))]
@@ -169,9 +173,26 @@ def elements(tensor: torch.Tensor) -> Array:
     return array
 
 
-def poison(tensor: torch.Tensor) -> None:
-    """Fill a buffer that is waiting for data: NaN, -1, or True."""
-    write(tensor, 1 if tensor.dtype == torch.bool else 0xFF)
+def poison(tensor: torch.Tensor, number: int) -> None:
+    """Fill a buffer that is waiting for data: NaN with the call's number, -1, or True."""
+    word = _poison(tensor, number)
+    data = memory(tensor)
+    if isinstance(data, Phantom):
+        return
+    data.view(word.dtype)[:] = word
+
+
+def is_poison(tensor: torch.Tensor, number: int) -> bool:
+    """Whether nobody has written into the buffer since."""
+    word = _poison(tensor, number)
+    data = memory(tensor)
+    return isinstance(data, Phantom) or bool((data.view(word.dtype) == word).all())
+
+
+def _poison(tensor: torch.Tensor, number: int) -> Any:
+    if tensor.dtype in _IN_NUMPY:
+        return in_flight.poison(_IN_NUMPY[tensor.dtype], number)
+    return np.uint8(1 if tensor.dtype == torch.bool else 0xFF)
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

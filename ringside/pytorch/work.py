@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.autograd import Variable
 from torch.distributed.algorithms import join
 
+from ringside.network.in_flight import Awaited
 from ringside.network.link import Call, Completion, Link, format_call
 from ringside.pytorch import tensors
 
@@ -29,11 +30,11 @@ Join: Any = join.Join
 
 
 class BufferRaceError(RuntimeError):
-    """A tensor was changed while it was being sent."""
+    """A tensor was changed while it was being sent, or written while its data were to come."""
 
-    def __init__(self, call: str) -> None:
+    def __init__(self, what: str) -> None:
         super().__init__(
-            f"the tensor of {call} was changed before its work was waited for. "
+            f"the tensor of {what} before its work was waited for. "
             "Wait first, or work on another tensor."
         )
 
@@ -41,23 +42,38 @@ class BufferRaceError(RuntimeError):
 class WorkPart:
     """One request on the link: what it reads, and what to do with what comes back."""
 
-    __slots__ = ("_checksums", "deliver", "number", "sent")
+    __slots__ = ("_checksums", "awaited", "deliver", "number", "received", "sent")
 
     def __init__(
         self,
         number: int,
         deliver: Callable[[Completion], None] | None = None,
         sent: Sequence[torch.Tensor] = (),
+        received: Sequence[torch.Tensor] = (),
+        awaited: Awaited | None = None,
     ) -> None:
         self.number = number
+        self.received = received
+        self.awaited = awaited
         self.deliver = deliver
         self.sent = sent
         self._checksums = [_checksum(tensor) for tensor in sent]
 
-    def finish(self, completion: Completion, call: Call) -> None:
+        if awaited is not None:
+            for tensor in received:
+                tensors.poison(tensor, awaited.number)
+
+    def finish(self, completion: Completion, call: Call, link: Link) -> None:
         """Take the result; refuse a tensor that was changed meanwhile."""
         if [_checksum(tensor) for tensor in self.sent] != self._checksums:
-            raise BufferRaceError(format_call(call))
+            raise BufferRaceError(f"{format_call(call)} was changed")
+        awaited = self.awaited
+        if awaited is not None:
+            link.has_come(awaited)
+            if not awaited.shared and not all(
+                tensors.is_poison(tensor, awaited.number) for tensor in self.received
+            ):
+                raise BufferRaceError(f"{awaited.call()} was written into")
         if self.deliver is not None:
             self.deliver(completion)
 
@@ -122,7 +138,7 @@ class NetworkWork(_Work):  # type: ignore[misc]
         parts, self._parts = self._parts, []
         for part, completion in zip(parts, completions, strict=True):
             self._source = completion.source
-            part.finish(completion, self._call)
+            part.finish(completion, self._call, self._link)
         # No cycle may stay behind: it would hold the tensors until the garbage is collected.
         future, self._future = self._future, None
         if future is not None:

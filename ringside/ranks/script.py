@@ -12,8 +12,8 @@ from typing import Any
 from ringside.network.link import current
 
 
-def run(call: dict[str, Any], folder: str) -> None:
-    """Run the file, or the module, that a call names.
+def run(call: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Run the file, or the module, that a call names; returns its names, unless it has exited.
 
     Raises:
         SystemExit: it ended with another status than 0.
@@ -29,12 +29,13 @@ def run(call: dict[str, Any], folder: str) -> None:
     except SystemExit as end:
         _end()
         if end.code in (None, 0):
-            return
+            return {}
         if isinstance(end.code, int):
             end.args = (f"the program ended with exit status {end.code}",)
         raise
     _end()
     current().in_flight.check(names)
+    return names
 
 
 def _end() -> None:

@@ -104,6 +104,28 @@ def test_a_tensor_changed_while_it_is_sent_is_an_error(session: Session) -> None
     assert "the tensor of isend(dst=1) was changed before its work was waited for" in error.message
 
 
+@pytest.mark.parametrize(
+    ("function", "args", "call"),
+    [
+        ("written_early", (), "irecv(src=1) at point_to_point.py:"),
+        ("reduced_early", ("float32",), "all_reduce(op=SUM) at point_to_point.py:"),
+        ("reduced_early", ("float64",), "all_reduce(op=SUM) at point_to_point.py:"),
+    ],
+)
+def test_a_tensor_written_while_its_data_are_to_come_is_an_error(
+    session: Session, function: str, args: tuple[str, ...], call: str
+) -> None:
+    error = session.call(f"point_to_point:{function}", 2, args).error
+    assert isinstance(error, RankError) and error.type_name == "BufferRaceError"
+    assert f"the tensor of {call}" in error.message and "was written into before" in error.message
+
+
+def test_what_is_computed_from_a_tensor_too_early_names_its_call(session: Session) -> None:
+    error = session.call("point_to_point:read_early", 2).error
+    assert isinstance(error, RankError) and error.type_name == "EarlyUseError"
+    assert "the buffer of irecv(src=1) at point_to_point.py:" in error.message
+
+
 def test_a_second_thread_may_not_communicate(session: Session) -> None:
     error = session.call("point_to_point:second_thread", 2).error
     assert "a second thread calls all_reduce at point_to_point.py:" in str(error)

@@ -204,6 +204,31 @@ def unreceived_wait(group):
         work.wait()
 
 
+def written_early(group):
+    halo = torch.zeros(3)
+    work = dist.irecv(halo, 1 - group.rank())
+    dist.send(torch.ones(3), 1 - group.rank())
+    halo += 1
+    work.wait()
+
+
+def reduced_early(group, dtype):
+    """A gradient that is scaled before its all-reduce is waited for."""
+    gradient = torch.ones(4, dtype=getattr(torch, dtype))
+    work = dist.all_reduce(gradient, async_op=True)
+    gradient /= group.size()
+    work.wait()
+
+
+def read_early(group):
+    halo = torch.zeros(3)
+    work = dist.irecv(halo, 1 - group.rank())
+    dist.send(torch.ones(3), 1 - group.rank())
+    early = (halo * 2).exp()
+    work.wait()
+    return early.sum()
+
+
 def second_thread(group):
     def communicate():
         dist.all_reduce(torch.zeros(2), group=group)
