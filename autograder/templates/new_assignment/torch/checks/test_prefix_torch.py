@@ -40,7 +40,7 @@ def test_bytes_per_rank(case, run, ranks):
 test_given_group_is_used = suite.given_communicator(8, PrefixSum(3, 5), comm="the group")
 
 
-@suite.test(7, "communication", PrefixSum(4, 10))
+@suite.test(7, "communication", PrefixSum(4, 10), essential=True)
 def test_only_point_to_point_calls(case, run):
     assert_own_messages(run, case)
 

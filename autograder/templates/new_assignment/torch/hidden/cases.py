@@ -6,13 +6,8 @@ from checks.cases import PrefixSum
 
 from ringside.checking.suite import hidden
 
-SWEEP = [
-    PrefixSum(2, 9),
-    PrefixSum(3, 1, "int64"),
-    PrefixSum(4, 3, "float32"),
-    PrefixSum(5, 53),
-    PrefixSum(8, 7, "int64"),
-]
+# Of one dtype and plain lengths: what is asked of them shall not fail for another reason.
+PLAIN = [PrefixSum(p, n) for p, n in ((2, 9), (3, 16), (5, 53), (8, 24))]
 
 hidden(
     tests.test_sums_on_1_2_and_4_ranks,
@@ -27,10 +22,10 @@ hidden(
 )
 hidden(tests.test_second_call_is_independent, PrefixSum(2, 9), PrefixSum(5, 9))
 hidden(tests.test_real_gloo, *(PrefixSum(p, n) for p in (4, 3) for n in (1, 503)))
-hidden(tests.test_bytes_per_rank, *SWEEP)
+hidden(tests.test_bytes_per_rank, *PLAIN)
 hidden(tests.test_given_group_is_used, PrefixSum(3, 10), PrefixSum(4, 6))
-hidden(tests.test_only_point_to_point_calls, *SWEEP)
-hidden(tests.test_sends_may_wait_for_their_receives, *SWEEP)
+hidden(tests.test_only_point_to_point_calls, PrefixSum(5, 53))
+hidden(tests.test_sends_may_wait_for_their_receives, *PLAIN)
 hidden(tests.test_messages_may_arrive_in_any_order, PrefixSum(4, 21), PrefixSum(5, 3))
 hidden(
     tests.test_time_with_long_vectors,
