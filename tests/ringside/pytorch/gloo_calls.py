@@ -37,13 +37,18 @@ def be_rank(program: dict[str, Any], call: str, rank: int, size: int, meeting: P
 
 def outcomes(program: dict[str, Any], call: str, size: int, folder: Path) -> list[list[Any]]:
     """What became of all ranks of a call."""
+    paths = [folder / f"{call}-{rank}" for rank in range(size)]
     children = []
     for rank in range(size):
         child = os.fork()
         if not child:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             became = be_rank(program, call, rank, size, folder / f"meeting-{call}")
-            (folder / f"{call}-{rank}").write_text(json.dumps(became))
+            paths[rank].write_text(json.dumps(became))
+            # Whoever leaves at once closes connections that others are still making.
+            until = time.monotonic() + 1.25 * PATIENCE.total_seconds()
+            while time.monotonic() < until and not all(path.exists() for path in paths):
+                time.sleep(0.005)
             os._exit(0)  # a thread of gloo's may wait for others
         children.append(child)
     until = time.monotonic() + MOST_S
@@ -53,7 +58,6 @@ def outcomes(program: dict[str, Any], call: str, size: int, folder: Path) -> lis
     for child in children:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    paths = [folder / f"{call}-{rank}" for rank in range(size)]
     return [json.loads(path.read_text()) if path.exists() else ["died"] for path in paths]
 
 
