@@ -49,11 +49,11 @@ def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()
         name = error.filename.removeprefix(prefix)
         line = (error.text or "").strip()
         student_frames.append((name, int(error.lineno or 0), "<module>", line))
-    hint = _hint(error)
     try:
         message = str(error)
     except Exception:  # a student's exception may fail while it describes itself
         message = "(its message could not be made)"
+    hint = _hint(error, message)
     relevant = (student_frames or list(otherwise) or frames[-3:])[-_MOST_FRAMES:]
     cut = [(file, line, name, text[:_MOST_TEXT]) for file, line, name, text in relevant]
     return codec.encode((type(error).__name__, message[:4000], cut, hint))
@@ -65,14 +65,13 @@ def encode_caught(error: BaseException, folder: str) -> bytes:
     return encode(error.with_traceback(here.tb_next if here else None), folder)
 
 
-def _hint(error: BaseException) -> str:
+def _hint(error: BaseException, message: str) -> str:
     """What to do about exceptions whose own message doesn't say it."""
     if isinstance(error, PermissionError) and confined:
         return "Ranks may not write files or start programs: return the value instead."
-    if isinstance(error, EOFError) and str(error) == "EOF when reading a line":
+    if isinstance(error, EOFError) and message == "EOF when reading a line":
         return "Ranks have no keyboard: give the value as an argument instead."
-    text = str(error)
-    if any(sign in text for sign in _FOR_GPUS):
+    if any(sign in message for sign in _FOR_GPUS):
         return (
             "There is no GPU for ranks: `ringside run --pretend-cuda` runs a program for GPUs on "
             "CPU tensors, or choose the device by torch.cuda.is_available()."

@@ -101,7 +101,7 @@ def _too_few_calls(standing: Standing, gathering: Gathering, absent: list[int]) 
             "communicator must call its collectives."
         )
     alike = [rank for rank in absent if _calls(standing, rank, gathering.path, name) == made]
-    ended = _ranks(alike).replace("R", "r", 1) + (" has" if len(alike) == 1 else " have")
+    ended = _ranks(alike).lower() + (" has" if len(alike) == 1 else " have")
     return (
         f"Rank {peer.rank} calls {name} a {ordinal(times)} time on communicator {gathering.path}, "
         f"at {site.where}; {ended} ended after {made}. Every member of a communicator must call "

@@ -33,7 +33,7 @@ def make_call(
         with meter:
             names = find()()
         left = [item for item in tensors.tensors_in(names) if type(item) is torch.Tensor]
-        ringside.network.link.current().in_flight.check(tensors.to_arrays(left))
+        ringside.network.link.current().in_flight.check([names, tensors.to_arrays(left)])
         starting.end()
         return {"memory": meter.memory.report()}, None
     group = front.begin(info if call["comm"] else None)

@@ -19,7 +19,7 @@ import torch.amp.autocast_mode
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
-from ringside.network.link import Link
+from ringside.network.link import Link, current
 
 _BYTES = 80 << 30  # of the device that programs ask about; no run fills it
 _torch: Any = torch  # whose stubs forbid what is replaced here
@@ -46,7 +46,7 @@ class _Event:
         self._at_s = 0.0
 
     def record(self, stream: Any = None) -> None:
-        self._at_s = _now_s()
+        self._at_s = current().wtime()
 
     def elapsed_time(self, end: _Event) -> float:
         """Milliseconds until another event."""
@@ -89,13 +89,8 @@ class _Stream:
         pass
 
 
-_now_s: Callable[[], float] = lambda: 0.0  # noqa: E731  # the clock of the rank, once installed
-
-
 def install(link: Link) -> None:
     """Let this rank's torch have a GPU; for good."""
-    global _now_s
-    _now_s = link.wtime
     device = SimpleNamespace(
         name="a GPU that Ringside pretends", total_memory=_BYTES, major=9, minor=0,
         multi_processor_count=132,

@@ -194,7 +194,7 @@ def make_call(
     find: Callable[[], Any],
 ) -> tuple[dict[str, bool], Any]:
     if call["function"] is None:
-        find()()
+        current().in_flight.check(find()())
         return {}, None
     function = find()
     args = list(call["args"])

@@ -9,8 +9,6 @@ import sys
 import threading
 from typing import Any
 
-from ringside.network.link import current
-
 
 def run(call: dict[str, Any], folder: str) -> dict[str, Any]:
     """Run the file, or the module, that a call names; returns its names, unless it has exited.
@@ -34,7 +32,6 @@ def run(call: dict[str, Any], folder: str) -> dict[str, Any]:
             end.args = (f"the program ended with exit status {end.code}",)
         raise
     _end()
-    current().in_flight.check(names)
     return names
 
 

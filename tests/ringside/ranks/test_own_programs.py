@@ -82,6 +82,12 @@ def test_another_status_is_that_ranks_failure(tmp_path: Path) -> None:
     assert "raised SystemExit at program.py:2: no data" in str(error)
 
 
+def test_an_exception_that_cannot_say_itself_is_a_failure_like_others(tmp_path: Path) -> None:
+    text = "class Mute(Exception):\n    def __str__(self):\n        return 1 / 0\nraise Mute\n"
+    error = failure(program(tmp_path, text), 1)
+    assert "raised Mute at program.py:4: (its message could not be made)" in str(error)
+
+
 def test_a_program_ends_after_its_threads_and_what_it_asked_for_at_exit(tmp_path: Path) -> None:
     text = """
         import atexit, sys, threading, time
