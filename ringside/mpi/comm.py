@@ -26,12 +26,11 @@ from ringside.mpi.membership import NO_COMM, as_int
 from ringside.mpi.objects import Objects
 from ringside.mpi.pickling import named
 from ringside.mpi.point_to_point import PointToPoint
-from ringside.mpi.rare import attributes, errhandler
+from ringside.mpi.rare import attributes
 from ringside.mpi.rare.arranging import Arranging
 from ringside.mpi.rare.attributes import Attributed
-from ringside.mpi.rare.errhandler import Errhandler
-from ringside.mpi.rare.info import Info
 from ringside.mpi.rare.persistent import PersistentCollectives
+from ringside.mpi.rare.settings import Settings
 from ringside.mpi.rare.typed_blocks import TypedCollectives
 from ringside.mpi.unsupported import expect
 from ringside.network.link import Call, CommInfo, Link
@@ -46,6 +45,7 @@ class Comm(
     TypedCollectives,  # Alltoallw
     PersistentCollectives,  # Bcast_init
     Attributed,  # Set_attr
+    Settings,  # Set_info
 ):
     """A communicator: siblings that know only what `Membership` holds, listed here."""
 
@@ -200,34 +200,8 @@ class Comm(
         attributes.delete_all(self)
         super()._release()
 
-    def Get_info(self) -> Info:
-        """Return the hints in force: none."""
+    def _check_there(self) -> None:
         self._check_comm()
-        return Info.Create()
-
-    def Set_info(self, info: Info) -> None:
-        """Accept hints, which change nothing here."""
-        self._check_comm()
-        expect(info, Info)
-
-    @property
-    def info(self) -> Info:
-        """The hints in force: none."""
-        return self.Get_info()
-
-    @info.setter
-    def info(self, value: Info) -> None:
-        self.Set_info(value)
-
-    def Get_errhandler(self) -> Errhandler:
-        """Return the error handler: errors are exceptions."""
-        self._check_comm()
-        return errhandler.current()
-
-    def Set_errhandler(self, handler: Errhandler) -> None:
-        """Accept ERRORS_RETURN, which is in force already."""
-        self._check_comm()
-        errhandler.check(handler)
 
     def Abort(self, errorcode: int = 0) -> NoReturn:
         """End the run for all ranks."""

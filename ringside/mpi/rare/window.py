@@ -21,19 +21,18 @@ from ringside.mpi.group import Group
 from ringside.mpi.membership import Membership, as_int
 from ringside.mpi.memory import Memory, memory_of
 from ringside.mpi.pickling import named
-from ringside.mpi.rare import attributes, errhandler
+from ringside.mpi.rare import attributes
 from ringside.mpi.rare.accesses import Window
 from ringside.mpi.rare.address import Get_address
 from ringside.mpi.rare.epoch_calls import EpochCalls
 from ringside.mpi.rare.epochs import Epochs
-from ringside.mpi.rare.errhandler import Errhandler
 from ringside.mpi.rare.exposed import Exposed
-from ringside.mpi.rare.info import Info
+from ringside.mpi.rare.settings import Settings
 from ringside.mpi.unsupported import expect
 from ringside.network.link import Call, CommInfo
 
 
-class Win(EpochCalls):
+class Win(EpochCalls, Settings):
     """A window."""
 
     __slots__ = ()
@@ -185,34 +184,8 @@ class Win(EpochCalls):
     def name(self, value: str) -> None:
         self.Set_name(value)
 
-    def Get_info(self) -> Info:
-        """Return the hints in force: none."""
+    def _check_there(self) -> None:
         self._opened()
-        return Info.Create()
-
-    def Set_info(self, info: Info) -> None:
-        """Accept hints, which change nothing here."""
-        self._opened()
-        expect(info, Info)
-
-    @property
-    def info(self) -> Info:
-        """The hints in force: none."""
-        return self.Get_info()
-
-    @info.setter
-    def info(self, value: Info) -> None:
-        self.Set_info(value)
-
-    def Get_errhandler(self) -> Errhandler:
-        """Return the error handler: errors are exceptions."""
-        self._opened()
-        return errhandler.current()
-
-    def Set_errhandler(self, handler: Errhandler) -> None:
-        """Accept ERRORS_RETURN, which is in force already."""
-        self._opened()
-        errhandler.check(handler)
 
 
 WIN_NULL = Win()
