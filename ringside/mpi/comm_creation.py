@@ -35,7 +35,7 @@ class Making(Membership):
         self._check_comm()
         comm, call = self._copy(), ("Idup", ())
         comm._become_null()
-        number = self._link.icollective(self._id, "dup", (), call=call)
+        number = self._link.icollective(self._id, "dup", (), call=call, begins=True)
         operation = CollectiveOperation(
             self._link, number, call, lambda value: self._born(comm, value)
         )

@@ -54,7 +54,7 @@ class Prepared(NamedTuple):
     def begin(self, comm: Membership) -> CollectiveOperation:
         """Begin to take part."""
         number = comm._link.icollective(
-            comm._id, self.name, self.spec, call=self.call, kind=self.kind
+            comm._id, self.name, self.spec, call=self.call, kind=self.kind, begins=True
         )
         self._remark(comm._link)
         return CollectiveOperation(

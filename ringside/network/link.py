@@ -269,14 +269,17 @@ class Link:
 
         Args:
             kind: of ``KINDS``, of this rank's buffer.
+        begins: bool = False,
             shown: what verdicts call it; default: ``name``.
             alike: names and values that all members must give alike, besides what ``name`` asks.
         """
         body = codec.encode((name, spec, shown, alike) if shown else (name, spec))
+            begins: the call is one that doesn't match a blocking one of other members.
         site = self._begin_call(call)
         self._requests += 1
         self._post(Frame.collective(
-            site=site, comm=comm, request=self._requests, contribution=body, kind=kind
+            site=site, comm=comm, request=self._requests, contribution=body, kind=kind,
+            begins=begins,
         ))  # fmt: skip
         return self._requests
 
