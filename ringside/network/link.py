@@ -248,6 +248,11 @@ class Link:
         """Where the last call was made: ``ring.py:12``."""
         return self._told(self._place)
 
+    @property
+    def here(self) -> str:
+        """Where the program is, in a call that isn't begun yet."""
+        return self._told(self._students_line()[:2])
+
     def _told(self, place: tuple[str, int]) -> str:
         file, line = place
         return f"{file.removeprefix(self._folder)}:{line}"
@@ -264,17 +269,17 @@ class Link:
         kind: int = 0,
         shown: str = "",
         alike: tuple[tuple[str, Any], ...] = (),
+        begins: bool = False,
     ) -> int:
         """Join a collective and return its request.
 
         Args:
+            begins: the call is one that doesn't match a blocking one of other members.
             kind: of ``KINDS``, of this rank's buffer.
-        begins: bool = False,
             shown: what verdicts call it; default: ``name``.
             alike: names and values that all members must give alike, besides what ``name`` asks.
         """
         body = codec.encode((name, spec, shown, alike) if shown else (name, spec))
-            begins: the call is one that doesn't match a blocking one of other members.
         site = self._begin_call(call)
         self._requests += 1
         self._post(Frame.collective(

@@ -723,11 +723,16 @@ def result_of(
     )
 
 
+# What ranks may say of their own calls: that a buffer's numbers are taken for others, that a place
+# has more room than comes, that nothing was started, that an access is in the midst of a number.
+_REMARKS = ("kind", "room", "start", "step")
+
+
 def _remarks(told: Any) -> list[tuple[str, str]]:
     """What a rank remarks on its own calls, if it has the form that a rank of ours gives it."""
     if not isinstance(told, dict):
         return []
-    return [(name, failure.text(told[name], 400)) for name in ("kind", "room") if name in told]
+    return [(name, failure.text(told[name], 400)) for name in _REMARKS if name in told]
 
 
 def _memory(report: Any) -> dict[str, Any]:
