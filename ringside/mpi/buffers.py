@@ -250,7 +250,16 @@ def byte_view(buffer: Any, writable: bool, named: Any) -> tuple[memoryview, Data
             "give the whole array, or its part x.reshape(-1)[n:] from the first entry on."
         )
     if writable and not buffer.flags.writeable:
-        raise BufferError("the buffer is read-only: it can't be received into.")
+        raise BufferError(
+            "the buffer is read-only: it can't be received into. Of one entry of an array give "
+            "x[0:1], not x[0]."
+        )
+    if not buffer.flags.c_contiguous:
+        current().remark(
+            "columns" if writable else "order",
+            f"buffer at {current().here} is in Fortran order and is sent as it lies, column by "
+            "column. For row by row send numpy.ascontiguousarray(x).",
+        )
     datatype = _natural(buffer.dtype) if named is None else as_datatype(named)
     if named is not None and _reads_wrong(buffer.dtype, datatype):
         current().remark(

@@ -32,6 +32,10 @@ class Active(Handle):
 
 def _active(requests: Sequence[Active]) -> list[Placed]:
     active = []
+    if isinstance(requests, Active):
+        raise TypeError(
+            "a list of requests is expected, got one: put it into [ ], or call its Wait"
+        )
     for index, request in enumerate(requests):
         if not isinstance(request, Active):
             raise TypeError(

@@ -54,8 +54,16 @@ _INSTEAD = {
 }
 
 
+_PARTS = frozenset({
+    "bench", "futures", "get_config", "get_include", "profile", "run", "typing", "util",
+})  # fmt: skip
+
+
 def _not_offered(name: str) -> ImportError:
     """What using a part of mpi4py raises that isn't here."""
+    if name.split(".")[1] not in _PARTS:
+        # A ModuleNotFoundError would be replaced by the sentence of `from ... import`.
+        return ImportError(f"No module named {name!r}: write `from mpi4py import MPI`.", name=name)
     cure = _INSTEAD.get(name.split(".")[1], "`from mpi4py import MPI` is offered.")
     return ImportError(
         f"{name} is not offered on Ringside's network; it works under mpiexec. {cure}", name=name
@@ -79,16 +87,7 @@ class _Package(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in (
-            "bench",
-            "futures",
-            "get_config",
-            "get_include",
-            "profile",
-            "run",
-            "typing",
-            "util",
-        ):
+        if name in _PARTS:
             raise _not_offered(f"mpi4py.{name}")
         raise AttributeError(f"module 'mpi4py' has no attribute {name!r}")
 

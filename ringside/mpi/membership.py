@@ -131,16 +131,22 @@ class Membership(Handle):
 
     def _check_tag(self, tag: int, call: Call) -> None:
         if not 0 <= tag <= LARGEST_TAG:
+            any_tag = (
+                " For any tag a receive has MPI.ANY_TAG." if tag in (ANY_SOURCE, ANY_TAG) else ""
+            )
             raise MPIException(
-                ERR_TAG, f"{format_call(call)}: a tag is a number from 0 to {LARGEST_TAG}"
+                ERR_TAG,
+                f"{format_call(call)}: a tag is a number from 0 to {LARGEST_TAG}.{any_tag}",
             )
 
     def _bad_rank(self, rank: int, call: Call) -> MPIException:
-        hint = (
-            " For no partner write MPI.PROC_NULL; on a ring, count modulo the number of ranks."
-            if rank in (-1, self._size)
-            else ""
-        )
+        hint = ""
+        if self._size == 1 and rank > 0:
+            hint = " Start the program on more ranks."
+        elif rank in (-1, self._size):
+            hint = (
+                " For no partner write MPI.PROC_NULL; on a ring, count modulo the number of ranks."
+            )
         return MPIException(
             ERR_RANK,
             f"{format_call(call)}, but {self._who()} has the ranks {self._ranks()}."

@@ -78,6 +78,10 @@ def _hint(error: BaseException, message: str) -> str:
             "open file or a generator can't be. Define the function with def at the top of the "
             "file, or send the data that it works on."
         )
+    if isinstance(error, TypeError) and "'method'" in message:
+        return "A method stands where its result should: call it, as in comm.Get_size()."
+    if isinstance(error, AttributeError) and error.name in ("wait", "Wait"):
+        return "Only what isend, irecv and their like return is waited for: other calls are done."
     if isinstance(error, TypeError) and _is_of_mpi(error) and "positional argument" in message:
         return (
             "Upper-case calls fill an array that they are given, such as numpy.empty(n); "

@@ -229,10 +229,21 @@ class Link:
         reply = self._answer()
         return None if reply.kind == Reply.EMPTY else self._completions(reply)[0]
 
+    def told(self, call: Call) -> Callable[[], str]:
+        """What tells the call just posted, with its place."""
+        place = self._place
+        return lambda: f"{format_call(call)} at {self._told(place)}"
+
     def awaited(self, call: Call, address: int) -> Awaited:
         """Register the call just posted, which has a buffer to be filled."""
-        place = self._place
-        return self.in_flight.add(lambda: f"{format_call(call)} at {self._told(place)}", address)
+        awaited, earlier = self.in_flight.add(self.told(call), address)
+        if earlier is not None:
+            self.remark(
+                "shared",
+                f"{awaited.call()} is given the buffer that {earlier.call()} still waits for: what "
+                "comes first is lost. Give each its own.",
+            )
+        return awaited
 
     def has_come(self, awaited: Awaited) -> None:
         """Note that the last call has completed one with a buffer."""

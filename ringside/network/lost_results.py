@@ -31,8 +31,14 @@ _ELSEWHERE_NONE = {
     "reduce": "at all ranks but the root: use it under `if rank == root:`, or call allreduce",
     "gather": "at all ranks but the root: use it under `if rank == root:`, or call allgather",
     "exscan": "at rank 0, which has no rank before it",
+    **dict.fromkeys(
+        ("recv", "sendrecv"), "where None was sent, and from PROC_NULL, as at the edge of a grid"
+    ),
 }
-_BEGIN = frozenset({"irecv", "isend", "issend", "Irecv", "Isend"})
+_BEGIN = {
+    "irecv": "What has come is what `{}.wait()` returns",
+    "Irecv": "Call `{}.Wait()`, and read the buffer that it was given",
+}
 
 
 def cure(error: BaseException, folder: str) -> str:
@@ -106,5 +112,5 @@ def _sentence(call: _Call, names: set[str], frame: FrameType) -> str:
     if value is None and method in _ELSEWHERE_NONE:
         return f"{method} returns None {_ELSEWHERE_NONE[method]}."
     if method in _BEGIN and type(value).__name__ == "Request":
-        return f"{method} returns a request. What has come is what `{taken}.wait()` returns."
+        return f"{method} returns a request. {_BEGIN[method].format(taken)}."
     return ""

@@ -43,7 +43,7 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
-        *(_own_groups, _disagreement, _missing_member, _locked_out, _not_let_in),
+        *(_own_groups, _unlike_groups, _disagreement, _missing_member, _locked_out, _not_let_in),
         *(_wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
     )
@@ -120,6 +120,22 @@ def _calls(standing: Standing, rank: int, path: str, name: str) -> int:
         and peer.sites[op.site].call.startswith(f"{name}(")
         for op in peer.ops
     )
+
+
+def _unlike_groups(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    """Two groups that ranks make at once, of which one waits for a rank that is in the other."""
+    groups = [g for g in standing.collectives.open_gatherings() if g.name == "create_group"]
+    came = {id(g): [rank for rank in g.members if rank not in g.missing()] for g in groups}
+    groups.sort(key=lambda group: min(came[id(group)]))
+    for one in groups:
+        for other in groups:
+            for rank in sorted({*one.missing()} & {*came[id(other)]}):
+                return (
+                    f"Rank {came[id(one)][0]} makes a group of the ranks {list(one.members)} and "
+                    f"rank {rank} one of {list(other.members)}. All ranks of a group must give the "
+                    "same one to Create_group."
+                )
+    return None
 
 
 def _locked_out(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:

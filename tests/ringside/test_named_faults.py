@@ -59,7 +59,8 @@ FAULTS = {
         if rank:
             comm.Recv(job, source=0)
         """,
-        "the buffer given to Isend(dest=1, tag=0) was changed before the send was complete.",
+        "the buffer given to Isend(dest=1, tag=0) at program.py:10 was changed before the send was "
+        "complete.",
     ),
     "a halo that is used before Wait": Fault(
         2,
@@ -505,6 +506,121 @@ FAULTS = {
         "Spawn is not offered on Ringside's network; all ranks are started together: ask for more "
         "of them",
     ),
+    "a source's wildcard for a tag": Fault(
+        1,
+        """
+        comm.recv(tag=MPI.ANY_SOURCE)
+        """,
+        "For any tag a receive has MPI.ANY_TAG.",
+    ),
+    "one rank where more are meant": Fault(
+        1,
+        """
+        comm.send("x", dest=1)
+        """,
+        "MPI_COMM_WORLD has the ranks 0 alone. Start the program on more ranks.",
+    ),
+    "a method that isn't called": Fault(
+        2,
+        """
+        10 // comm.Get_size
+        """,
+        "A method stands where its result should: call it, as in comm.Get_size().",
+    ),
+    "a send that is waited for": Fault(
+        2,
+        """
+        comm.send("x", dest=1 - rank).wait() if rank == 0 else comm.recv()
+        """,
+        "Only what isend, irecv and their like return is waited for",
+    ),
+    "a request in the place of a list": Fault(
+        1,
+        """
+        MPI.Request.Waitall(MPI.Request())
+        """,
+        "a list of requests is expected, got one: put it into [ ], or call its Wait",
+    ),
+    "an operation of two arguments": Fault(
+        2,
+        """
+        MPI.Op.Create(lambda a, b: a + b)
+        """,
+        "Op.Create takes function(inbuf, inoutbuf, datatype), which writes into inoutbuf",
+    ),
+    "an operation that returns its result": Fault(
+        2,
+        """
+        op = MPI.Op.Create(lambda a, b, datatype: max(a, b))
+        comm.Allreduce(np.ones(2), np.zeros(2), op=op)
+        """,
+        "rank 0's operation at program.py:7 returns something, which isn't used",
+    ),
+    "an object from nobody": Fault(
+        2,
+        """
+        got = comm.recv(source=MPI.PROC_NULL)
+        got + 1
+        """,
+        "Line 6: recv returns None where None was sent, and from PROC_NULL",
+    ),
+    "coordinates behind the edge of a grid": Fault(
+        2,
+        """
+        comm.Create_cart([2]).Get_cart_rank([2])
+        """,
+        "A dimension ends unless it is periodic; Shift gives PROC_NULL there.",
+    ),
+    "dimensions of a grid left out": Fault(
+        4,
+        """
+        comm.Create_cart([2, 2]).Sub([True])
+        """,
+        "expecting 2 items, got 1: one for each dimension of the grid",
+    ),
+    "two groups at once": Fault(
+        3,
+        """
+        comm.Create_group(comm.Get_group().Incl([0, 1] if rank == 0 else [0, 1, 2]))
+        """,
+        "Rank 0 makes a group of the ranks [0, 1] and rank 1 one of [0, 1, 2].",
+    ),
+    "two receives into one buffer": Fault(
+        3,
+        """
+        into = np.zeros(2)
+        if rank == 0:
+            MPI.Request.Waitall([comm.Irecv(into, source=1), comm.Irecv(into, source=2)])
+        else:
+            comm.Send(np.ones(2), dest=0)
+        """,
+        "Irecv(source=2, tag=ANY_TAG) at program.py:8 is given the buffer that Irecv(source=1, "
+        "tag=ANY_TAG) at program.py:8 still waits for",
+    ),
+    "one entry of an array to receive into": Fault(
+        2,
+        """
+        x = np.zeros(3)
+        comm.Send(x[:1], dest=1) if rank == 0 else comm.Recv(x[0], source=0)
+        """,
+        "Of one entry of an array give x[0:1], not x[0].",
+    ),
+    "a transposed array that is received as it is": Fault(
+        2,
+        """
+        a = np.arange(6.0).reshape(2, 3)
+        comm.Send(a.T, dest=1) if rank == 0 else comm.Recv(np.empty((3, 2)), source=0)
+        """,
+        "rank 0's buffer at program.py:7 is in Fortran order and is sent as it lies, column by "
+        "column.",
+    ),
+    "another name of the module": Fault(
+        1,
+        """
+        from mpi4py import mpi
+        """,
+        "No module named 'mpi4py.mpi': write `from mpi4py import MPI`.",
+    ),
 }
 
 
@@ -519,3 +635,9 @@ def test_the_cause_is_named(tmp_path: Path, fault: Fault) -> None:
     path = tmp_path / "program.py"
     path.write_text(MPI + textwrap.dedent(fault.program))
     assert fault.says in told(run(str(path), fault.ranks, check=False))
+
+
+def test_columns_that_are_received_as_columns_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(f"{MPI}comm.Bcast(np.asfortranarray(np.ones((2, 3))))\n")
+    assert not run(str(path), 2).notes

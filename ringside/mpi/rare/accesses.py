@@ -37,12 +37,13 @@ _OF_ONE = ("Fetch_and_op", "Compare_and_swap")
 class AccessOperation(Operation):
     """An access that was posted."""
 
-    __slots__ = ("awaited", "guarded", "result")
+    __slots__ = ("awaited", "guarded", "result", "told")
 
     def __init__(
         self, link: Link, number: int, call: Call, sources: Sequence[Region], result: Region | None
     ) -> None:
         super().__init__(link, number, call)
+        self.told = link.told(call)
         self.guarded = [(source, source.checksum()) for source in sources]
         self.result = result
         if result is not None:
@@ -59,7 +60,7 @@ class AccessOperation(Operation):
         guarded, self.guarded = self.guarded, []  # a Flush and a Wait may both come
         if any(source.checksum() != checksum for source, checksum in guarded):
             raise changed_while_sent(
-                format_call(self.call), "the access was complete. Call Fence, Flush or Unlock"
+                self.told(), "the access was complete. Call Fence, Flush or Unlock"
             )
 
 
