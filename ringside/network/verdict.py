@@ -253,7 +253,8 @@ def _itself(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
             f"{who} sends to itself, and waits until the message is received before it comes to a "
             "receive. Copy the data instead, or start the receive first, without waiting for it."
         )
-    if kinds == {Kind.IRECV} and len(blocked) > 1 and len({entry.site for entry in blocked}) == 1:
+    alike = {(entry.site, entry.waits_for) for entry in blocked}
+    if kinds == {Kind.IRECV} and len(blocked) > 1 and alike == {(blocked[0].site, (rank,))}:
         return (
             f"All ranks receive at {blocked[0].site}, rank {rank} from itself. Check the condition "
             "that tells the sender from the receivers."
