@@ -25,6 +25,12 @@ from ringside.arrays import Array
 from ringside.mpi import dlpack
 from ringside.mpi.datatypes import OF_CODE, OF_DTYPE, Datatype
 from ringside.network.in_flight import poison
+from ringside.network.link import current
+
+_A_LIST = (
+    "A list stands for [array, count, datatype]: give numpy.array(x), or use a lower-case call, "
+    "which takes any object."
+)
 
 
 class Special:
@@ -231,20 +237,52 @@ def byte_view(buffer: Any, writable: bool, named: Any) -> tuple[memoryview, Data
             buffer = dlpack.as_array(buffer)
         elif not is_buffer(buffer) and hasattr(buffer, "__cuda_array_interface__"):
             raise dlpack.on_gpu()
+        elif not is_buffer(buffer):
+            raise TypeError(f"message: expecting a buffer, got {type(buffer).__name__}. {_A_LIST}")
         else:
             buffer = np.asarray(memoryview(buffer))
     if not (buffer.flags.c_contiguous or buffer.flags.f_contiguous):
         raise BufferError(
             "the array is not contiguous: send numpy.ascontiguousarray(x), "
             "receive into a new array and copy."
+            if named is None
+            else "the array is not contiguous. A datatype picks entries out of a contiguous one: "
+            "give the whole array, or its part x.reshape(-1)[n:] from the first entry on."
         )
     if writable and not buffer.flags.writeable:
-        raise BufferError("the buffer is read-only: it can't be received into.")
+        raise BufferError(
+            "the buffer is read-only: it can't be received into. Of one entry of an array give "
+            "x[0:1], not x[0]."
+        )
+    if not buffer.flags.c_contiguous:
+        current().remark(
+            "columns" if writable else "order",
+            f"buffer at {current().here} is in Fortran order and is sent as it lies, column by "
+            "column. For row by row send numpy.ascontiguousarray(x).",
+        )
     datatype = _natural(buffer.dtype) if named is None else as_datatype(named)
+    if named is not None and _reads_wrong(buffer.dtype, datatype):
+        current().remark(
+            "kind",
+            f"buffer at {current().here} is an array of {buffer.dtype}, and its bytes are taken "
+            f"for {datatype.Get_name()}. Leave the datatype out, or give the array's own.",
+        )
     flat = buffer.reshape(-1) if buffer.flags.c_contiguous else buffer.T.reshape(-1)
     if not flat.size:
         return _EMPTY, datatype
     return flat.view(np.uint8).data, datatype
+
+
+def _reads_wrong(kind: np.dtype[Any], datatype: Datatype) -> bool:
+    """Whether a datatype reads other numbers than an array has; bytes are for any array."""
+    number = datatype.dtype
+    if number is None or number == kind or min(number.itemsize, kind.itemsize) == 1:
+        return False
+    if kind.kind not in "iufc" or number.kind not in "iufc":
+        return False
+    both = {kind.kind, number.kind}
+    same_size = number.itemsize == kind.itemsize and both == {"i", "u"}
+    return not (same_size or both == {"f", "c"})
 
 
 def _natural(kind: np.dtype[Any]) -> Datatype:
@@ -258,19 +296,43 @@ def _natural(kind: np.dtype[Any]) -> Datatype:
     if kind.kind in "Mm":
         raise BufferError(f"dtype {kind} can't be sent as it is: send x.view(numpy.int64).")
     if not kind.isnative:
-        raise BufferError(f"format string {kind.str!r} with non-native byte order")
-    raise KeyError(f"cannot map {kind.str!r} to MPI datatype")
+        raise BufferError(
+            f"format string {kind.str!r} with non-native byte order: send "
+            "x.astype(x.dtype.newbyteorder('='))."
+        )
+    cure = "send x.view(numpy.uint8), or use a lower-case call."
+    if kind.hasobject:
+        cure = (
+            "an array of objects, as rows of unequal length make one, has no numbers to send. "
+            "Use a lower-case call."
+        )
+    raise KeyError(f"cannot map {kind.str!r} to MPI datatype: {cure}")
 
 
 def _simple(spec: Any) -> tuple[Any, Any, Any, Any]:
     if not isinstance(spec, (list, tuple)):
         if isinstance(spec, Special) or not (is_memory(spec)):
-            raise TypeError("message: expecting buffer or list/tuple")
+            raise TypeError(f"message: expecting buffer or list/tuple, got {_what_stands(spec)}")
         return spec, None, None, None
     buffer, count, displacement, datatype = _unpacked(spec)
     if isinstance(count, (list, tuple)) and len(spec) < 4:
         count, displacement = count
     return buffer, count, displacement, datatype
+
+
+def _what_stands(value: Any) -> str:
+    """What stands where a buffer should, and what to give in its place."""
+    if isinstance(value, Special):
+        return (
+            f"{value}. MPI.IN_PLACE stands for the send buffer, or the receive buffer of Scatter, "
+            "where a rank has the other one: in Reduce, Gather and Scatter at the root alone."
+        )
+    if value is None:
+        return "None. This rank needs an array in this call, such as numpy.empty(n)."
+    return (
+        f"{type(value).__name__}. Give an array, such as numpy.array([x]), or use a lower-case "
+        "call, which takes any object."
+    )
 
 
 def _vector(spec: Any) -> tuple[Any, Any, Any, Any]:
@@ -296,7 +358,7 @@ def _unpacked(spec: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
     elif len(spec) == 4:
         buffer, count, displacement, datatype = spec
     else:
-        raise ValueError("message: expecting 2 to 4 items")
+        raise ValueError(f"message: expecting 2 to 4 items, got {len(spec)}. {_A_LIST}")
     return buffer, count, displacement, datatype
 
 
@@ -320,7 +382,8 @@ def _counted(
         if blocks > 1 and entries % blocks:
             raise ValueError(
                 f"message: cannot infer count, number of entries {entries} "
-                f"is not a multiple of required number of blocks {blocks}"
+                f"is not a multiple of required number of blocks {blocks}, one for each rank. "
+                "For parts of unequal length use the v-form, such as Scatterv, with counts"
             )
         return Region(view[offset:], entries // max(blocks, 1), datatype)
     number = index(count)
@@ -357,9 +420,13 @@ def check_fits(view: memoryview, displacement: int, count: int, datatype: Dataty
     first = displacement * datatype._extent + low
     last = (displacement + count - 1) * datatype._extent + low + span
     if first < 0 or last > len(view):
+        what, cure = f"a type that spans {span} bytes", ""
+        if datatype.is_predefined:
+            what = datatype.Get_name()
+            cure = ". Counts and displacements are numbers of entries, not of bytes"
         raise ValueError(
-            f"message: {count} entries of {datatype.Get_name() or 'this type'} from entry "
-            f"{displacement} on need {last} bytes, the buffer has {len(view)}"
+            f"message: {'1 entry' if count == 1 else f'{count} entries'} of {what} from entry "
+            f"{displacement} on: {last} bytes, and the buffer has {len(view)}{cure}"
         )
 
 
@@ -373,7 +440,15 @@ def items(values: Any, number: int) -> list[int]:
     """Return ``number`` counts or displacements; a single one stands for all."""
     if is_integral(values):
         return [index(values)] * number
-    entries = [index(value) for value in values]
+    try:
+        entries = [index(value) for value in values]
+    except TypeError as error:
+        raise TypeError(
+            f"{error}. Counts and displacements are whole numbers: divide with //."
+        ) from None
     if len(entries) != number:
-        raise ValueError(f"expecting {number} items, got {len(entries)}")
+        raise ValueError(
+            f"expecting {number} items, got {len(entries)}: counts and displacements have one "
+            "number for each rank"
+        )
     return entries

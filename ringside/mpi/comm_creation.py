@@ -35,7 +35,7 @@ class Making(Membership):
         self._check_comm()
         comm, call = self._copy(), ("Idup", ())
         comm._become_null()
-        number = self._link.icollective(self._id, "dup", (), call=call)
+        number = self._link.icollective(self._id, "dup", (), call=call, begins=True)
         operation = CollectiveOperation(
             self._link, number, call, lambda value: self._born(comm, value)
         )
@@ -98,7 +98,7 @@ class Making(Membership):
     def _release(self) -> None:
         """Give the number back to the network; nothing can be sent after this."""
         self._link.free(self._id, call=("Free", ()))
-        self._become_null()
+        self._become_null(f"it was freed at {self._link.place}")
 
     def _born(self, made: Any, info: CommInfo) -> Any:
         """Make ``made``, a copy of us, the communicator that a Dup has given."""

@@ -26,12 +26,22 @@ class Active(Handle):
         """Forget the completed operation."""
         self._operation = None
 
+    def _wait_idle(self, name: str) -> None:
+        """Come where a call waits, and no operation is in flight."""
+
 
 def _active(requests: Sequence[Active]) -> list[Placed]:
     active = []
+    if isinstance(requests, Active):
+        raise TypeError(
+            "a list of requests is expected, got one: put it into [ ], or call its Wait"
+        )
     for index, request in enumerate(requests):
         if not isinstance(request, Active):
-            raise TypeError(f"Cannot convert {type(request).__name__} to mpi4py.MPI.Request")
+            raise TypeError(
+                f"Cannot convert {type(request).__name__} to mpi4py.MPI.Request: item {index} of "
+                "the list is no request. Leave it out, or put MPI.REQUEST_NULL there."
+            )
         if request._operation is not None:
             active.append((index, request._operation))
     return active
@@ -82,6 +92,9 @@ def _call(name: str, requests: Sequence[Active]) -> Call:
 
 def wait_all(requests: Sequence[Active], name: str) -> list[Placed]:
     active = _active(requests)
+    if len(active) < len(requests):
+        for request in requests:
+            request._wait_idle(name)
     _ask_all(active, _call(name, requests), blocking=True)
     return active
 

@@ -88,7 +88,7 @@ def Finalize() -> None:
     """End the use of MPI."""
     _state.finalized = True
     for comm in (_state.world, _state.itself):
-        comm._become_null()
+        comm._become_null("MPI.Finalize was called, which ends all communication")
 
 
 def Is_initialized() -> bool:

@@ -46,6 +46,30 @@ class _Rc:
             setattr(self, name, value)
 
 
+_INSTEAD = {
+    "futures": "Ranks are the workers here: give each its part by comm.scatter, or let rank 0 send "
+    "tasks to whoever asks for one.",
+    "util": "Lower-case calls send objects of any size here, as pkl5 does; a structured array goes "
+    "as x.view(numpy.uint8).",
+}
+
+
+_PARTS = frozenset({
+    "bench", "futures", "get_config", "get_include", "profile", "run", "typing", "util",
+})  # fmt: skip
+
+
+def _not_offered(name: str) -> ImportError:
+    """What using a part of mpi4py raises that isn't here."""
+    if name.split(".")[1] not in _PARTS:
+        # A ModuleNotFoundError would be replaced by the sentence of `from ... import`.
+        return ImportError(f"No module named {name!r}: write `from mpi4py import MPI`.", name=name)
+    cure = _INSTEAD.get(name.split(".")[1], "`from mpi4py import MPI` is offered.")
+    return ImportError(
+        f"{name} is not offered on Ringside's network; it works under mpiexec. {cure}", name=name
+    )
+
+
 class _NoSubmodules(importlib.abc.MetaPathFinder):
     """Says which part of mpi4py is missing, instead of finding the real package's."""
 
@@ -53,11 +77,7 @@ class _NoSubmodules(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.startswith("mpi4py."):
-            raise ImportError(
-                f"{fullname} is not offered on Ringside's network; it works under mpiexec. "
-                "`from mpi4py import MPI` is offered.",
-                name=fullname,
-            )
+            raise _not_offered(fullname)
         return None
 
 
@@ -67,20 +87,8 @@ class _Package(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in (
-            "bench",
-            "futures",
-            "get_config",
-            "get_include",
-            "profile",
-            "run",
-            "typing",
-            "util",
-        ):
-            raise ImportError(
-                f"mpi4py.{name} is not offered on Ringside's network; it works under mpiexec. "
-                "`from mpi4py import MPI` is offered."
-            )
+        if name in _PARTS:
+            raise _not_offered(f"mpi4py.{name}")
         raise AttributeError(f"module 'mpi4py' has no attribute {name!r}")
 
 

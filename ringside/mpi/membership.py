@@ -26,10 +26,11 @@ _kinds: dict[str, type[Membership]] = {}
 class Membership(Handle):
     """The ranks that belong together, and the checks that all calls share."""
 
-    __slots__ = ("_attributes", "_id", "_link", "_members", "_name", "_rank", "_size")
+    __slots__ = ("_attributes", "_gone", "_id", "_link", "_members", "_name", "_rank", "_size")
 
     # For the methods of rare/: only one of a class's bases can have slots.
     _attributes: dict[int, Any]
+    _gone: str  # of COMM_NULL: why it is no communicator
     _id: int
     _link: Link
     _members: tuple[int, ...]  # world ranks
@@ -45,7 +46,14 @@ class Membership(Handle):
     def _made(self, kind: str, made: CommInfo | None) -> Any:
         """The communicator of a kind that a call has given; null on ranks outside of it."""
         cls: Any = _kinds[kind]
-        return cls() if made is None else cls._of(self._link, made)
+        if made is not None:
+            return cls._of(self._link, made)
+        null = cls()
+        null._gone = (
+            f"the call at {self._link.place} left this rank out. Test `if comm != MPI.COMM_NULL:` "
+            "before you use what it returned"
+        )
+        return null
 
     def _join(self, name: str, spec: tuple[Any, ...], call: Call) -> Any:
         """Take part in a collective."""
@@ -60,7 +68,8 @@ class Membership(Handle):
         self._name = name
         self._attributes = {}
 
-    def _become_null(self) -> None:
+    def _become_null(self, gone: str = "it stands for no ranks") -> None:
+        self._gone = gone
         self._id = NO_COMM
         self._members = ()
         self._rank = -1
@@ -70,16 +79,16 @@ class Membership(Handle):
 
     def _check_comm(self) -> None:
         if self._id == NO_COMM:
-            raise MPIException(
-                ERR_COMM, "the communicator is COMM_NULL: it was freed, or isn't ours"
-            )
+            raise MPIException(ERR_COMM, f"the communicator is COMM_NULL: {self._gone}.")
 
     def _check_root(self, given: Any, name: str) -> int:
         self._check_comm()
         root = as_int(given)
         if not 0 <= root < self._size:
             raise MPIException(
-                ERR_ROOT, f"{name}(root={root}), but {self._who()} has the ranks {self._ranks()}"
+                ERR_ROOT,
+                f"{name}(root={root}), but {self._who()} has the ranks {self._ranks()}."
+                f"{self._counted_anew()}",
             )
         return root
 
@@ -122,19 +131,33 @@ class Membership(Handle):
 
     def _check_tag(self, tag: int, call: Call) -> None:
         if not 0 <= tag <= LARGEST_TAG:
+            any_tag = (
+                " For any tag a receive has MPI.ANY_TAG." if tag in (ANY_SOURCE, ANY_TAG) else ""
+            )
             raise MPIException(
-                ERR_TAG, f"{format_call(call)}: a tag is a number from 0 to {LARGEST_TAG}"
+                ERR_TAG,
+                f"{format_call(call)}: a tag is a number from 0 to {LARGEST_TAG}.{any_tag}",
             )
 
     def _bad_rank(self, rank: int, call: Call) -> MPIException:
-        hint = (
-            " For no partner write MPI.PROC_NULL; on a ring, count modulo the number of ranks."
-            if rank in (-1, self._size)
-            else ""
-        )
+        hint = ""
+        if self._size == 1 and rank > 0:
+            hint = " Start the program on more ranks."
+        elif rank in (-1, self._size):
+            hint = (
+                " For no partner write MPI.PROC_NULL; on a ring, count modulo the number of ranks."
+            )
         return MPIException(
-            ERR_RANK, f"{format_call(call)}, but {self._who()} has the ranks {self._ranks()}.{hint}"
+            ERR_RANK,
+            f"{format_call(call)}, but {self._who()} has the ranks {self._ranks()}."
+            f"{self._counted_anew() or hint}",
         )
+
+    def _counted_anew(self) -> str:
+        """What is said beside a rank that a communicator doesn't have but the world has."""
+        if self._size == self._link.world_size:
+            return ""
+        return " Its ranks are counted anew, from 0: they are not those of COMM_WORLD."
 
     def _who(self) -> str:
         return self._name or "the communicator"
@@ -155,4 +178,7 @@ def as_int(value: Any) -> int:
         return int(value.__index__())
     if isinstance(value, float):
         return int(value)
-    raise TypeError("an integer is required")
+    raise TypeError(
+        f"an integer is required, got {type(value).__name__}. Name the arguments: dest=, source=, "
+        "root=, tag=, op="
+    )

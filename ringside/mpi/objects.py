@@ -144,7 +144,7 @@ class Objects(Membership):
     def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
         """Return this rank's item of the root's sequence."""
         root = self._check_root(root, "scatter")
-        parts = self._parts(sendobj) if self._rank == root else None
+        parts = self._parts("scatter", sendobj) if self._rank == root else None
         return _object(self._join("scatter", (root, parts), ("scatter", (("root", root),))))
 
     def allgather(self, sendobj: Any) -> list[Any]:
@@ -154,12 +154,13 @@ class Objects(Membership):
 
     def alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
         """Give item r of the sequence to rank r; return what all ranks gave to this one."""
-        parts = self._join("alltoall", (self._parts(sendobj),), ("alltoall", ()))
+        parts = self._join("alltoall", (self._parts("alltoall", sendobj),), ("alltoall", ()))
         return [_object(part) for part in parts]
 
     def reduce(self, sendobj: Any, op: Reduction = SUM, root: int = 0) -> Any | None:
         """Return the reduction of all ranks' objects, at the root."""
         root = self._check_root(root, "reduce")
+        _check_op(op)
         call: Call = ("reduce", (("op", _op_name(op)), ("root", root)))
         parts = self._join("reduce", (root, "USER", _contribution(sendobj)), call)
         return None if parts is None else _reduced(op, parts)
@@ -177,15 +178,19 @@ class Objects(Membership):
         return self._reduce_object("exscan", sendobj, op)
 
     def _reduce_object(self, name: str, sendobj: Any, op: Reduction) -> Any:
+        _check_op(op)
         call: Call = (name, (("op", _op_name(op)),))
         parts = self._join(name, ("USER", _contribution(sendobj)), call)
         return None if parts is None else _reduced(op, parts)
 
-    def _parts(self, items: Sequence[Any] | None) -> list[Any]:
+    def _parts(self, name: str, items: Sequence[Any] | None) -> list[Any]:
         self._check_comm()
         objects = [None] * self._size if items is None else list(items)
         if len(objects) != self._size:
-            raise ValueError(f"expecting {self._size} items, got {len(objects)}")
+            raise ValueError(
+                f"expecting {self._size} items, got {len(objects)}: {name} gives one to each rank. "
+                f"Make {self._size} parts of them, such as numpy.array_split(items, {self._size})."
+            )
         return [_contribution(item) for item in objects]
 
 
@@ -204,8 +209,25 @@ def _object(value: Any) -> Any:
     return loads(value[2])
 
 
+def _check_op(op: Any) -> None:
+    if not callable(op):
+        raise TypeError(
+            f"op is one of MPI's operations, such as MPI.SUM, or a function of two objects; "
+            f"got {op!r}"
+        )
+
+
 def _reduced(op: Reduction, parts: Sequence[Any]) -> Any:
-    return functools.reduce(op, [_object(part) for part in parts])
+    objects = [_object(part) for part in parts]
+    try:
+        return functools.reduce(op, objects)
+    except ValueError as error:
+        if isinstance(op, Op) and any(isinstance(item, np.ndarray) for item in objects):
+            raise ValueError(
+                f"{error}. MPI.{op._name} of a lower-case call takes an array as one object: use "
+                "the upper-case call, or NumPy's function, such as op=numpy.maximum."
+            ) from None
+        raise
 
 
 def _op_name(op: Reduction) -> str:

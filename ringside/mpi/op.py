@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from ringside.mpi.constants import ERR_OP
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import named
 from ringside.mpi.unsupported import Handle, expect
+from ringside.network.link import current
 
 Function = Callable[..., Any]
 
@@ -97,6 +99,7 @@ class Op(Handle):
         """Make an operation of ``function(inbuf, inoutbuf, datatype)``."""
         if not callable(function):
             raise AttributeError(f"{type(function).__name__!r} object has no attribute '__call__'")
+        _check_arguments(function)
         return cls._make("USER", function, bool(commute))
 
     def __call__(self, x: Any, y: Any, /) -> Any:
@@ -201,7 +204,12 @@ class Op(Handle):
             if self._function is None:
                 raise MPIException(ERR_OP, "the operation was freed")
             into = bytearray(right)
-            self._function(left, into, like.datatype)
+            if self._function(left, into, like.datatype) is not None:
+                current().remark(
+                    "unused",
+                    f"operation at {current().place} returns something, which isn't used: what "
+                    "Op.Create is given writes into its second argument, inoutbuf[:] = ...",
+                )
             return bytes(into)
         if kind is not None and kind.names:
             return self._combine_pairs(left, right, kind, like.datatype.size)
@@ -221,6 +229,18 @@ class Op(Handle):
         better = b["value"] > a["value"] if maximum else b["value"] < a["value"]
         tie = (a["value"] == b["value"]) & (b["index"] < a["index"])
         return np.where(better | tie, b, a).tobytes()
+
+
+def _check_arguments(function: Function) -> None:
+    try:
+        inspect.signature(function).bind(b"", b"", None)
+    except TypeError as error:
+        raise TypeError(
+            f"{error}. Op.Create takes function(inbuf, inoutbuf, datatype), which writes into "
+            "inoutbuf; a function of two objects is the op of a lower-case call as it is."
+        ) from None
+    except ValueError:  # of a built-in function: it isn't known
+        return
 
 
 OP_NULL = Op()

@@ -16,7 +16,7 @@ from ringside.mpi.exception import changed_while_sent
 from ringside.mpi.payload import Destination, check_untouched
 from ringside.mpi.status import Status
 from ringside.network.in_flight import Awaited
-from ringside.network.link import Call, Completion, Link, format_call
+from ringside.network.link import Call, Completion, Link
 
 
 class Operation:
@@ -76,10 +76,11 @@ class NoOperation(Operation):
 class GuardedSend(Operation):
     """A send whose buffer must stay as it was until the send is complete."""
 
-    __slots__ = ("checksum", "region")
+    __slots__ = ("checksum", "region", "told")
 
     def __init__(self, link: Link, number: int, call: Call, region: Region) -> None:
         super().__init__(link, number, call)
+        self.told = link.told(call)
         self.region = region
         self.checksum = region.checksum()
         link.in_flight.sends[number] = self.check
@@ -87,7 +88,7 @@ class GuardedSend(Operation):
     def check(self) -> None:
         """Refuse a buffer that was changed."""
         if self.region.checksum() != self.checksum:
-            raise changed_while_sent(format_call(self.call))
+            raise changed_while_sent(self.told())
 
     def deliver(self) -> Any:
         self.link.in_flight.sends.pop(self.number, None)
@@ -122,7 +123,7 @@ class Receive(Operation):
 class CollectiveOperation(Operation):
     """A collective in flight; ``done`` puts its value into the buffers."""
 
-    __slots__ = ("awaited", "checksum", "done", "received", "sent")
+    __slots__ = ("awaited", "checksum", "done", "received", "sent", "told")
 
     def __init__(
         self,
@@ -135,6 +136,7 @@ class CollectiveOperation(Operation):
     ) -> None:
         super().__init__(link, number, call)
         self.done = done
+        self.told = link.told(call)
         self.sent = sent
         self.checksum = [region.checksum() for region in sent]
         self.received = received
@@ -147,7 +149,7 @@ class CollectiveOperation(Operation):
     def deliver(self) -> Any:
         assert self.completion is not None
         if [region.checksum() for region in self.sent] != self.checksum:
-            raise changed_while_sent(format_call(self.call))
+            raise changed_while_sent(self.told())
         if self.awaited is not None:
             check_untouched(self.link, self.awaited, self.received)
         return self.done(self.link.collective_result(self.completion))

@@ -16,7 +16,7 @@ from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import loads, packed
 from ringside.network.in_flight import Awaited
-from ringside.network.link import Call, Completion, Link, format_call
+from ringside.network.link import Call, Completion, Link, current, format_call
 from ringside.network.wire import OBJECT
 
 
@@ -46,12 +46,16 @@ def of_object(obj: Any) -> Payload:
 
 def too_long(completion: Completion, capacity: int, call: Call) -> MPIException:
     """What is raised for a message that its receive has no room for."""
+    cure = (
+        "Either the buffer is too short, or this message is meant for another receive: compare the "
+        "order and the tags of the calls on both ranks."
+    )
+    if call[0] in ("recv", "irecv") and capacity < current().world_size:
+        cure = f"The first argument of {call[0]} is a buffer: write {call[0]}(source={capacity})."
     return MPIException(
         ERR_TRUNCATE,
         f"the message from rank {completion.source} (tag {completion.tag}) has "
-        f"{completion.nbytes} bytes, and the buffer of {format_call(call)} has {capacity}. Either "
-        "the buffer is too short, or this message is meant for another receive: compare the order "
-        "and the tags of the calls on both ranks.",
+        f"{completion.nbytes} bytes, and the buffer of {format_call(call)} has {capacity}. {cure}",
     )
 
 

@@ -17,6 +17,11 @@ from ringside.mpi.operation import CollectiveOperation
 from ringside.network.link import Call, Link, current, format_call
 from ringside.network.wire import KINDS
 
+_SAME_LENGTH = "All ranks must give buffers of the same length."
+_LONG_ENOUGH = "Give every rank a receive buffer of the length of its part."
+_EQUAL_PARTS = "For parts of unequal length use the v-form, such as Gatherv, with receive counts."
+_COUNTS = "Each receive count must be what that rank sends here."
+
 
 class Prepared(NamedTuple):
     """A collective before it is posted."""
@@ -54,7 +59,7 @@ class Prepared(NamedTuple):
     def begin(self, comm: Membership) -> CollectiveOperation:
         """Begin to take part."""
         number = comm._link.icollective(
-            comm._id, self.name, self.spec, call=self.call, kind=self.kind
+            comm._id, self.name, self.spec, call=self.call, kind=self.kind, begins=True
         )
         self._remark(comm._link)
         return CollectiveOperation(
@@ -117,7 +122,8 @@ def scatter(
     target = region(recvbuf, True)
 
     def done(value: Any) -> None:
-        _check_length(value, target.nbytes, f"{name}: the root")
+        _check_length(value, target.nbytes, f"{name}: the root", _LONG_ENOUGH)
+        _remark_room(name, "the root", value, target)
         target.write(value)
 
     return Prepared("scatter", (root, parts), call, done, blocks, [target])
@@ -298,34 +304,40 @@ def _nothing(value: Any) -> None:
 def _filler(name: str, blocks: list[Region]) -> Callable[[Any], None]:
     def done(parts: Any) -> None:
         for rank, (block, part) in enumerate(zip(blocks, parts, strict=True)):
-            _check_length(part, block.nbytes, f"{name}: rank {rank}")
-            if len(part) < block.nbytes:
-                link = current()
-                link.remark(
-                    "room",
-                    f"{name} at {link.place}: rank {rank} sends {len(part)} bytes, and their place "
-                    f"in the receive buffer has {block.nbytes}. The rest of it stays as it was.",
-                )
+            by_counts = name.removesuffix("_init").endswith(("v", "w"))
+            cure = _COUNTS if by_counts else _EQUAL_PARTS
+            _check_length(part, block.nbytes, f"{name}: rank {rank}", cure)
+            _remark_room(name, f"rank {rank}", part, block)
             block.write(part)
 
     return done
 
 
-def _check_length(part: Any, nbytes: int, who: str) -> None:
+def _remark_room(name: str, who: str, part: Any, place: Region) -> None:
+    """Say if a place is larger than what comes into it."""
+    if len(part) < place.nbytes:
+        link = current()
+        link.remark(
+            "room",
+            f"{name} at {link.place}: {who} sends {len(part)} bytes, and their place in the "
+            f"receive buffer has {place.nbytes}. The rest of it stays as it was.",
+        )
+
+
+def _check_length(part: Any, nbytes: int, who: str, cure: str) -> None:
     _check_upper(part)
     if len(part) > nbytes:
         raise MPIException(
-            ERR_TRUNCATE, f"{who} sends {len(part)} bytes, the place for them has {nbytes}"
+            ERR_TRUNCATE, f"{who} sends {len(part)} bytes, the place for them has {nbytes}. {cure}"
         )
 
 
 def _check_sizes(part: Any, nbytes: int, who: str) -> None:
-    _check_length(part, nbytes, who)
+    _check_length(part, nbytes, who, _SAME_LENGTH)
     if len(part) != nbytes:
         raise MPIException(
             ERR_OTHER,
-            f"{who} sends {len(part)} bytes, this rank expects {nbytes}. "
-            "All ranks must give buffers of the same length.",
+            f"{who} sends {len(part)} bytes, this rank expects {nbytes}. {_SAME_LENGTH}",
         )
 
 
@@ -341,7 +353,8 @@ def _check_upper(part: Any) -> None:
 def _check_op(op: Any) -> None:
     if not isinstance(op, Op):
         raise TypeError(
-            f"Argument 'op' has incorrect type (expected mpi4py.MPI.Op, got {type(op).__name__})"
+            f"Argument 'op' has incorrect type (expected mpi4py.MPI.Op, got {type(op).__name__}). "
+            "Give one of MPI's, such as MPI.MAX, or what MPI.Op.Create makes of a function."
         )
 
 

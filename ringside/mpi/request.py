@@ -22,7 +22,7 @@ from ringside.mpi.operation import Operation
 from ringside.mpi.pickling import named
 from ringside.mpi.status import Status
 from ringside.mpi.unsupported import expect
-from ringside.network.link import Call
+from ringside.network.link import Call, current
 
 
 class Request(Active):
@@ -105,6 +105,7 @@ class Request(Active):
     def _complete(self, call: Call, status: Status | None) -> Any:
         operation = self._operation
         if operation is None:
+            self._wait_idle(call[0])
             if status is not None:
                 status.fill(ANY_SOURCE, ANY_TAG, 0)
             return None
@@ -250,19 +251,21 @@ class Request(Active):
 class Prequest(Request):
     """A persistent request: the same operation, started again and again."""
 
-    __slots__ = ("_post",)
+    __slots__ = ("_post", "_started")
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__(request)
         self._post: Callable[[], Operation] | None = (
             request._post if isinstance(request, Prequest) else None
         )
+        self._started = self._operation is not None
 
     @classmethod
     def _persistent(cls, post: Callable[[], Operation]) -> Prequest:
         self = object.__new__(cls)
         self._operation = None
         self._post = post
+        self._started = False
         return self
 
     def _identity(self) -> object:
@@ -275,6 +278,15 @@ class Prequest(Request):
         if self._operation is not None:
             raise MPIException(ERR_REQUEST, "Start of a persistent request that is active already")
         self._operation = self._post()
+        self._started = True
+
+    def _wait_idle(self, name: str) -> None:
+        if self._post is not None and not self._started:
+            current().remark(
+                "start",
+                f"{name} at {current().here} waits for a persistent request that was never "
+                "started, and returns at once. Call Start before.",
+            )
 
     @classmethod
     def Startall(cls, requests: list[Prequest]) -> None:

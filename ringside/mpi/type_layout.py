@@ -191,7 +191,9 @@ class TypeLayout(Handle):
         """Refuse a type that may not be used in a message yet."""
         self._check()
         if not self._committed:
-            raise MPIException(ERR_TYPE, f"call Commit() on {self._name} before you use it")
+            raise MPIException(
+                ERR_TYPE, f"call Commit() on {self._name or 'the type'} before you use it"
+            )
 
     def Commit(self) -> Self:
         """Make the type fit for messages; returns it."""

@@ -10,7 +10,13 @@ _CURES = {
     "cancel": "end a wait by a message, with a tag of its own for the last one.",
     "allocate_shared": "ranks share no memory here: use Allocate, and Put and Get.",
     "create_dynamic": "give Create all the memory at once.",
+    "file": "let each rank write a file of its own, or gather the parts and let one rank write.",
     "shared_query": "ranks share no memory here: use Put and Get.",
+    **dict.fromkeys(
+        ("spawn", "spawn_multiple"),
+        "all ranks are started together: ask for more of them, and let some be the workers, in a "
+        "communicator that Split makes.",
+    ),
 }
 
 

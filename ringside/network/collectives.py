@@ -111,6 +111,7 @@ class Collectives:
         gathering.join(me, name, spec, request, *description)
         request.gathering = gathering
         gathering.kinds[me] = frame.kind
+        gathering.begins[me] = bool(frame.flags & 1)
         if gathering.complete:
             del comm.gatherings[key]
             self._conclude(peer, comm, members, gathering)

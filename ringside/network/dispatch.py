@@ -114,7 +114,9 @@ class Dispatch:
         elif op == Op.FREE:
             comm_of(peer, frame.comm)
         elif op == Op.ABORT:
-            message = f"MPI_Abort was called with error code {frame.extra}"
+            _, line = self._standing.of_one(peer)
+            where = f" at {line}" if line else ""
+            message = f"MPI_Abort was called{where} with error code {frame.extra}"
             self.aborted = RankError(peer.rank, "Abort", message)
         else:
             raise LimitError(peer.rank, f"sent an unknown request ({op})")

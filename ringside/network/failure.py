@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from pickle import PicklingError
 from typing import Any
 
 from ringside.errors import Frame, RankError
 from ringside.kit import PACKAGE
-from ringside.network import codec
+from ringside.network import codec, lost_results
 
 OwnFrame = tuple[str, int, str, str]  # file, line, function, text
 
@@ -53,7 +54,7 @@ def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()
         message = str(error)
     except Exception:  # a student's exception may fail while it describes itself
         message = "(its message could not be made)"
-    hint = _hint(error, message)
+    hint = _hint(error, message) or lost_results.cure(error, folder)
     relevant = (student_frames or list(otherwise) or frames[-3:])[-_MOST_FRAMES:]
     cut = [(file, line, name, text[:_MOST_TEXT]) for file, line, name, text in relevant]
     return codec.encode((type(error).__name__, message[:4000], cut, hint))
@@ -71,6 +72,21 @@ def _hint(error: BaseException, message: str) -> str:
         return "Ranks may not write files or start programs: return the value instead."
     if isinstance(error, EOFError) and message == "EOF when reading a line":
         return "Ranks have no keyboard: give the value as an argument instead."
+    if "pickle" in message and isinstance(error, (PicklingError, AttributeError, TypeError)):
+        return (
+            "Lower-case calls pickle what they send: a lambda, a function inside of another, an "
+            "open file or a generator can't be. Define the function with def at the top of the "
+            "file, or send the data that it works on."
+        )
+    if isinstance(error, TypeError) and "'method'" in message:
+        return "A method stands where its result should: call it, as in comm.Get_size()."
+    if isinstance(error, AttributeError) and error.name in ("wait", "Wait"):
+        return "Only what isend, irecv and their like return is waited for: other calls are done."
+    if isinstance(error, TypeError) and _is_of_mpi(error) and "positional argument" in message:
+        return (
+            "Upper-case calls fill an array that they are given, such as numpy.empty(n); "
+            "lower-case calls take one object, and return one."
+        )
     if any(sign in message for sign in _FOR_GPUS):
         return (
             "There is no GPU for ranks: `ringside run --pretend-cuda` runs a program for GPUs on "
@@ -81,6 +97,12 @@ def _hint(error: BaseException, message: str) -> str:
             if name.lower() == str(error.name).lower():
                 return f"Did you mean {name!r}?"
     return ""
+
+
+def _is_of_mpi(error: TypeError) -> bool:
+    """Whether a method of a communicator was called with other arguments than it has."""
+    name = str(error).partition("(")[0]
+    return name.startswith(("PointToPoint.", "Objects.", "BufferCollectives."))
 
 
 def _is_mpi(value: object) -> bool:

@@ -82,6 +82,7 @@ class Gathering:
     alike: dict[int, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     requests: dict[int, Any] = field(default_factory=dict)
     kinds: dict[int, int] = field(default_factory=dict)  # of the members' buffers, of wire.KINDS
+    begins: dict[int, bool] = field(default_factory=dict)  # by a non-blocking call, as Ibcast
     held_bytes: int = 0  # of the contributions
 
     def join(
@@ -127,6 +128,13 @@ class Gathering:
         for member in members[1:]:
             if self.names[member] != self.names[first]:
                 return self._other_call(member, first)
+            if self.begins.get(member) != self.begins.get(first):
+                begun, other = (member, first) if self.begins.get(member) else (first, member)
+                name = self.shown_by[first]
+                return (
+                    f"rank {begun} calls the non-blocking form of {name} where rank {other} calls "
+                    "the blocking one, and the two don't match"
+                )
             agreed = _agreed(self.names[member], self.specs[member])
             pairs = zip(
                 [*self.alike[member], *agreed], [*self.alike[first], *expected], strict=False

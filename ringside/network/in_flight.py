@@ -51,17 +51,19 @@ class InFlight:
         self._of_buffer: dict[int, Awaited] = {}  # the last call that was given it, by address
         self._number = 0
 
-    def add(self, call: Callable[[], str], address: int) -> Awaited:
-        """Register a call that was given the buffer at an address."""
+    def add(self, call: Callable[[], str], address: int) -> tuple[Awaited, Awaited | None]:
+        """Register a call that was given the buffer at an address; and who waits for it already."""
         self._number += 1
         awaited = Awaited(self._number % _MOST, call)
         self._calls[awaited.number] = awaited
         last = self._of_buffer.get(address)
-        if last is not None and last.until is None:
+        if last is not None and last.until is not None:
+            last = None
+        if last is not None:
             # Benchmarks post many receives into one buffer, whose data nobody reads.
             last.shared = awaited.shared = True
         self._of_buffer[address] = awaited
-        return awaited
+        return awaited, last
 
     @property
     def first(self) -> str:

@@ -229,10 +229,21 @@ class Link:
         reply = self._answer()
         return None if reply.kind == Reply.EMPTY else self._completions(reply)[0]
 
+    def told(self, call: Call) -> Callable[[], str]:
+        """What tells the call just posted, with its place."""
+        place = self._place
+        return lambda: f"{format_call(call)} at {self._told(place)}"
+
     def awaited(self, call: Call, address: int) -> Awaited:
         """Register the call just posted, which has a buffer to be filled."""
-        place = self._place
-        return self.in_flight.add(lambda: f"{format_call(call)} at {self._told(place)}", address)
+        awaited, earlier = self.in_flight.add(self.told(call), address)
+        if earlier is not None:
+            self.remark(
+                "shared",
+                f"{awaited.call()} is given the buffer that {earlier.call()} still waits for: what "
+                "comes first is lost. Give each its own.",
+            )
+        return awaited
 
     def has_come(self, awaited: Awaited) -> None:
         """Note that the last call has completed one with a buffer."""
@@ -247,6 +258,11 @@ class Link:
     def place(self) -> str:
         """Where the last call was made: ``ring.py:12``."""
         return self._told(self._place)
+
+    @property
+    def here(self) -> str:
+        """Where the program is, in a call that isn't begun yet."""
+        return self._told(self._students_line()[:2])
 
     def _told(self, place: tuple[str, int]) -> str:
         file, line = place
@@ -264,10 +280,12 @@ class Link:
         kind: int = 0,
         shown: str = "",
         alike: tuple[tuple[str, Any], ...] = (),
+        begins: bool = False,
     ) -> int:
         """Join a collective and return its request.
 
         Args:
+            begins: the call is one that doesn't match a blocking one of other members.
             kind: of ``KINDS``, of this rank's buffer.
             shown: what verdicts call it; default: ``name``.
             alike: names and values that all members must give alike, besides what ``name`` asks.
@@ -276,7 +294,8 @@ class Link:
         site = self._begin_call(call)
         self._requests += 1
         self._post(Frame.collective(
-            site=site, comm=comm, request=self._requests, contribution=body, kind=kind
+            site=site, comm=comm, request=self._requests, contribution=body, kind=kind,
+            begins=begins,
         ))  # fmt: skip
         return self._requests
 

@@ -148,10 +148,11 @@ class Messages:
 
         It is the lowest rank's first one: real arrival differs from run to run.
         """
-        what, first = misfit(message, receive), (receive.request.rank, receive.request.op)
+        first = receive.request.rank, receive.request.op
+        what = misfit(message, receive, self._peers[first[0]].sites)
         if what and (what not in self._notes or first < self._notes[what][0]):
             sites = self._requests.site_of(message.request), self._requests.site_of(receive.request)
-            self._notes[what] = first, sentence(message, receive, *sites)
+            self._notes[what] = first, sentence(what, message, receive, *sites)
 
     def candidates(self, query: Query) -> list[int]:
         """The messages that a probe or a posted wildcard could take."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ringside.network.matching import Posted, Sent
 from ringside.network.wire import KINDS, OBJECT
 from ringside.trace import CallSite
@@ -16,20 +18,33 @@ from ringside.trace import CallSite
 Notes = dict[str, tuple[tuple[int, int], str]]
 
 _KINDS = ["bytes", "a pickled object", *KINDS[OBJECT + 1 :]]
+_SIZES = [0, 0, *(np.dtype(name).itemsize for name in KINDS[OBJECT + 1 :])]  # 0: of no number
 
 
-def misfit(message: Sent, receive: Posted) -> str:
-    """In what a message differs from its buffer, in "kind" or in "length"; empty if in nothing."""
+def misfit(message: Sent, receive: Posted, sites: Sequence[CallSite]) -> str:
+    """In what a message differs from its buffer: in "kind", "length" or "count"; else empty.
+
+    A message is allowed to be shorter than its buffer. But where the buffer has as many numbers as
+    the message has bytes, after a probe, these were counted for those.
+
+    Args:
+        sites: the calls of the rank that receives.
+    """
     if message.kind != receive.kind:
         return "kind" if message.kind and receive.kind else ""
-    shorter = message.kind != OBJECT and len(message.payload) < receive.capacity
-    return "length" if shorter else ""
+    if message.kind == OBJECT or len(message.payload) >= receive.capacity:
+        return ""
+    bytes_for_numbers = receive.capacity == len(message.payload) * _SIZES[message.kind]
+    if bytes_for_numbers and any("probe(" in site.call.lower() for site in sites):
+        return "count"
+    return "length"
 
 
-def sentence(message: Sent, receive: Posted, send: CallSite, take: CallSite) -> str:
+def sentence(what: str, message: Sent, receive: Posted, send: CallSite, take: CallSite) -> str:
     """What a misfit is.
 
     Args:
+        what: what ``misfit`` calls it.
         send: the call that sent the message.
         take: the call that received it.
     """
@@ -37,10 +52,13 @@ def sentence(message: Sent, receive: Posted, send: CallSite, take: CallSite) -> 
     taker = f"rank {receive.request.rank}'s {_shown(take)}"
     sent, take_kind = message.kind, receive.kind
     if sent == take_kind:
-        return (
+        text = (
             f"{sender} sent {len(message.payload)} bytes, {taker} has a buffer of "
             f"{receive.capacity}: the rest of it stayed as it was."
         )
+        if what == "count":
+            text += " Status.Get_count() counts bytes: give it the datatype, such as MPI.DOUBLE."
+        return text
     cure = "Give both arrays the same dtype."
     if OBJECT in (sent, take_kind):
         cure = "Use send with recv, or Send with Recv."

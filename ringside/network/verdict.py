@@ -7,7 +7,7 @@ from ringside.network.gathering import BY_DDP, IN_BACKWARD, Gathering
 from ringside.network.peers import Peer
 from ringside.network.wait_graph import Standing
 from ringside.network.wire import FIRST_INTERNAL_TAG, shown_tag
-from ringside.trace import Kind, Mode
+from ringside.trace import Kind, Mode, Op
 from ringside.units import format_count, ordinal
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
@@ -43,7 +43,7 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
-        *(_own_groups, _disagreement, _missing_member, _locked_out, _not_let_in),
+        *(_own_groups, _unlike_groups, _disagreement, _missing_member, _locked_out, _not_let_in),
         *(_wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
     )
@@ -96,10 +96,12 @@ def _too_few_calls(standing: Standing, gathering: Gathering, absent: list[int]) 
     made, times = (_calls(standing, rank, gathering.path, name) for rank in (absent[0], peer.rank))
     if not made:
         never = f"{_ranks(absent)} never {'calls' if len(absent) == 1 else 'call'}"
-        return (
-            f"{never} {gathering.shown} on communicator {gathering.path}. Every member of a "
-            "communicator must call its collectives."
+        cure = (
+            "All its ranks call Create; Create_group is called by the group's members alone."
+            if gathering.name == "create"
+            else "Every member of a communicator must call its collectives."
         )
+        return f"{never} {gathering.shown} on communicator {gathering.path}. {cure}"
     alike = [rank for rank in absent if _calls(standing, rank, gathering.path, name) == made]
     ended = _ranks(alike).lower() + (" has" if len(alike) == 1 else " have")
     return (
@@ -118,6 +120,22 @@ def _calls(standing: Standing, rank: int, path: str, name: str) -> int:
         and peer.sites[op.site].call.startswith(f"{name}(")
         for op in peer.ops
     )
+
+
+def _unlike_groups(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    """Two groups that ranks make at once, of which one waits for a rank that is in the other."""
+    groups = [g for g in standing.collectives.open_gatherings() if g.name == "create_group"]
+    came = {id(g): [rank for rank in g.members if rank not in g.missing()] for g in groups}
+    groups.sort(key=lambda group: min(came[id(group)]))
+    for one in groups:
+        for other in groups:
+            for rank in sorted({*one.missing()} & {*came[id(other)]}):
+                return (
+                    f"Rank {came[id(one)][0]} makes a group of the ranks {list(one.members)} and "
+                    f"rank {rank} one of {list(other.members)}. All ranks of a group must give the "
+                    "same one to Create_group."
+                )
+    return None
 
 
 def _locked_out(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
@@ -235,6 +253,12 @@ def _itself(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
             f"{who} sends to itself, and waits until the message is received before it comes to a "
             "receive. Copy the data instead, or start the receive first, without waiting for it."
         )
+    alike = {(entry.site, entry.waits_for) for entry in blocked}
+    if kinds == {Kind.IRECV} and len(blocked) > 1 and alike == {(blocked[0].site, (rank,))}:
+        return (
+            f"All ranks receive at {blocked[0].site}, rank {rank} from itself. Check the condition "
+            "that tells the sender from the receivers."
+        )
     if kinds == {Kind.IRECV}:
         return (
             f"{who} receives from itself, and nobody sends it a message. Copy the data instead: "
@@ -256,6 +280,7 @@ def _cycle(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     exchange = _EXCHANGE[standing.front_end]
     kinds = []
     modes = []
+    beside = ""
     for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
         peer = standing.peers[rank]
         for request in standing.open_requests(peer):
@@ -263,6 +288,8 @@ def _cycle(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
             if op.peer == following or op.kind == Kind.COLLECTIVE:
                 kinds.append(op.kind)
                 modes += [op.detail[0]] if op.kind == Kind.ISEND else []
+                if op.kind in (Kind.ISEND, Kind.IRECV):
+                    beside = beside or _beside_a_collective(standing, op, rank, following)
                 break
     if kinds and all(kind == Kind.ISEND for kind in kinds):
         text += f"Let one rank receive first, or use {exchange}."
@@ -292,9 +319,32 @@ def _cycle(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
         else:
             text += "Every rank of the cycle receives before it sends. "
             text += f"Let one rank send first, or use {exchange}."
+    elif beside:
+        text += beside
     else:
         text += "Bring the calls of these ranks into an order in which one of them can complete."
     return text
+
+
+def _beside_a_collective(standing: Standing, op: Op, rank: int, partner: int) -> str:
+    """What is said of a send or a receive whose partner is in a collective; else nothing."""
+    peer = standing.peers[partner]
+    waits_in = {peer.ops[request.op].kind for request in standing.open_requests(peer)}
+    if waits_in != {Kind.COLLECTIVE}:
+        return ""
+    collective = standing.of_one(peer)[0].partition("(")[0]
+    if op.kind == Kind.IRECV:
+        return (
+            f"Rank {rank} receives from rank {partner}, which is in {collective}: a receive takes "
+            f"only what a send sends. Let rank {rank} call {collective} too, as all ranks must, or "
+            f"rank {partner} send first."
+        )
+    ready = "Rsend is for a receive that is posted already. " if op.detail[0] == Mode.READY else ""
+    return (
+        f"Rank {rank} sends to rank {partner}, which is in {collective}: only a receive takes what "
+        f"a send sends. {ready}Let rank {partner} receive before {collective}, or rank {rank} "
+        f"call {collective} first."
+    )
 
 
 def _find_cycle(waits: dict[int, tuple[int, ...]]) -> list[int]:
@@ -331,6 +381,11 @@ def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> st
             if op.kind == Kind.IRECV and op.detail[0] >= 0:
                 source = op.detail[0]
                 came = _sent(standing, source, peer.rank)
+                if place := _matched(peer):
+                    return (
+                        f"Rank {peer.rank} receives from rank {source}, whose message the probe at "
+                        f"{place} has taken: only the recv of what it returned gets it."
+                    )
                 if came and source in returned:
                     return (
                         f"Rank {peer.rank} receives from rank {source}, which has sent it "
@@ -342,6 +397,13 @@ def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> st
                     f"Rank {peer.rank} receives from rank {source}, which {omission}. Add the send."
                 )
             if op.kind == Kind.IRECV:
+                came = sum(_sent(standing, other.rank, peer.rank) for other in standing.peers)
+                if came:
+                    return (
+                        f"Rank {peer.rank} has received {format_count(came, 'message')}, all that "
+                        "were sent to it, and waits for one more, from any rank. Receive as many "
+                        "as are sent."
+                    )
                 return f"Rank {peer.rank} receives from any rank, but nobody sends to it."
         for source, _, _ in _receives(standing, peer):
             if source < 0:
@@ -351,6 +413,15 @@ def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> st
                 "Add the send."
             )
     return None
+
+
+def _matched(peer: Peer) -> str:
+    """Where a rank has matched a message by mprobe or improbe that it hasn't received."""
+    for request in peer.requests.values():
+        site = peer.site_of(request.op)
+        if request.ready and site.call.lower().startswith(("mprobe(", "improbe(")):
+            return site.where
+    return ""
 
 
 def _ranks(ranks: list[int]) -> str:

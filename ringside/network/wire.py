@@ -118,7 +118,7 @@ class Frame(NamedTuple):
         EXCHANGE     both kinds        dest      claimed            the receive's part, payload
         WAIT, TEST   how                                            numbers of requests
         PROBE        BLOCKING          source
-        COLLECTIVE   kind << 4                                      name, contribution
+        COLLECTIVE   begins, kind << 4                              name, contribution
         PASS                                     number of factors  phase
         ABORT                                    error code
         ACCESS                         target                       what, op, type, runs, data
@@ -168,10 +168,12 @@ class Frame(NamedTuple):
 
     @classmethod
     def collective(
-        cls, *, site: int, comm: int, request: int, contribution: bytes, kind: int
-    ) -> Frame:
-        """A member joins a collective."""
-        return cls(Op.COLLECTIVE, kind << 4, site, comm, request=request, body=contribution)
+        cls, *, site: int, comm: int, request: int, contribution: bytes, kind: int,
+        begins: bool = False,
+    ) -> Frame:  # fmt: skip
+        """A member joins a collective; it ``begins`` it, where its call is a non-blocking one."""
+        flags = kind << 4 | begins
+        return cls(Op.COLLECTIVE, flags, site, comm, request=request, body=contribution)
 
     @classmethod
     def announcement(cls, *, phase: str, number: int, num_factors: int) -> Frame:

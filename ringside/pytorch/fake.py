@@ -177,7 +177,7 @@ class RecordingLink(Link):
 
     def icollective(
         self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, kind: int = 0,
-        shown: str = "", alike: tuple[tuple[str, Any], ...] = (),
+        shown: str = "", alike: tuple[tuple[str, Any], ...] = (), begins: bool = False,
     ) -> int:  # fmt: skip
         """Write down a rank's side of a collective."""
         self._begin_call()

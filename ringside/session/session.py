@@ -699,6 +699,8 @@ def result_of(
                 f"rank {rank} printed nan. The buffer of {failure.text(awaited, 200)} holds NaN "
                 "until it is waited for: see that nothing reads it before."
             )
+    if notes.pop("columns", None):  # columns that are received as columns
+        notes.pop("order", None)
     for note in notes.values():
         if error is not None:
             error.add_note(note)
@@ -723,11 +725,17 @@ def result_of(
     )
 
 
+# What ranks may say of their own calls: that a buffer's numbers are taken for others, that a place
+# has more room than comes, that nothing was started, that an access is in the midst of a number,
+# that two calls fill one buffer, that a function's result isn't used, that columns are sent.
+_REMARKS = ("kind", "room", "start", "step", "shared", "unused", "order", "columns")
+
+
 def _remarks(told: Any) -> list[tuple[str, str]]:
     """What a rank remarks on its own calls, if it has the form that a rank of ours gives it."""
     if not isinstance(told, dict):
         return []
-    return [(name, failure.text(told[name], 400)) for name in ("kind", "room") if name in told]
+    return [(name, failure.text(told[name], 400)) for name in _REMARKS if name in told]
 
 
 def _memory(report: Any) -> dict[str, Any]:

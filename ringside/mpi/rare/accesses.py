@@ -27,6 +27,7 @@ from ringside.mpi.rare.epochs import Epochs
 from ringside.mpi.rare.exposed import Exposed, runs_of
 from ringside.mpi.request import Request
 from ringside.network.link import Call, Completion, Link, format_call
+from ringside.units import format_count
 
 _NOTHING = np.zeros(0, np.uint8)
 _NOWHERE = memoryview(b"")
@@ -36,12 +37,13 @@ _OF_ONE = ("Fetch_and_op", "Compare_and_swap")
 class AccessOperation(Operation):
     """An access that was posted."""
 
-    __slots__ = ("awaited", "guarded", "result")
+    __slots__ = ("awaited", "guarded", "result", "told")
 
     def __init__(
         self, link: Link, number: int, call: Call, sources: Sequence[Region], result: Region | None
     ) -> None:
         super().__init__(link, number, call)
+        self.told = link.told(call)
         self.guarded = [(source, source.checksum()) for source in sources]
         self.result = result
         if result is not None:
@@ -58,7 +60,7 @@ class AccessOperation(Operation):
         guarded, self.guarded = self.guarded, []  # a Flush and a Wait may both come
         if any(source.checksum() != checksum for source, checksum in guarded):
             raise changed_while_sent(
-                format_call(self.call), "the access was complete. Call Fence, Flush or Unlock"
+                self.told(), "the access was complete. Call Fence, Flush or Unlock"
             )
 
 
@@ -185,6 +187,13 @@ class Accesses(Attributed):
         runs = runs_of(target.displacement * window.units[rank], place)
         _check_range(window, rank, call, runs)
         _check_sizes(call, act, place)
+        step, number = window.units[rank], target.datatype.basic_size
+        if number > 1 and step == 1 and target.displacement % number:
+            window.link.remark(
+                "step",
+                f"{format_call(call)} at {window.link.here} begins in the midst of a number, at "
+                f"byte {target.displacement} of the window: give Create disp_unit={number}.",
+            )
         kind = _number_type(call, act, target.datatype)
         fence = window.epochs.epoch_of(rank, call)
         data = np.frombuffer(act.data, np.uint8) if len(act.data) else _NOTHING
@@ -242,7 +251,8 @@ def rank_in(window: Window, name: str, argument: str, given: Any) -> tuple[int, 
     if rank != PROC_NULL and not 0 <= rank < len(window.members):
         raise MPIException(
             ERR_RANK,
-            f"{format_call(call)}, but the window has the ranks 0 to {len(window.members) - 1}",
+            f"{format_call(call)}, but the window has the ranks 0 to {len(window.members) - 1}."
+            f"{_alone(window)}",
         )
     return rank, call
 
@@ -254,8 +264,14 @@ def _check_range(window: Window, rank: int, call: Call, runs: Array) -> None:
             OTHER_ERRORS["ERR_RMA_RANGE"],
             f"{format_call(call)} uses the bytes {first} to {end - 1} of rank {rank}'s window, "
             f"which has {window.sizes[rank]} bytes. A displacement counts in steps of "
-            f"{window.units[rank]} bytes, the window's disp_unit.",
+            f"{format_count(window.units[rank], 'byte')}, the window's disp_unit.{_alone(window)}",
         )
+
+
+def _alone(window: Window) -> str:
+    """What is said beside a rank or memory that isn't in a window of one rank."""
+    alone = len(window.members) == 1 < window.link.world_size
+    return " The window is this rank's alone: without comm, Create takes COMM_SELF." * alone
 
 
 def _check_sizes(call: Call, act: _Act, place: Region) -> None:

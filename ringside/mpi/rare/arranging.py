@@ -108,7 +108,9 @@ def _checked_grid(dims: Any, periods: Any) -> tuple[list[int], list[int]]:
     else:
         wrap = [int(bool(periodic)) for periodic in periods]
     if len(wrap) != len(extents):
-        raise ValueError(f"expecting {len(extents)} items, got {len(wrap)}")
+        raise ValueError(
+            f"expecting {len(extents)} items, got {len(wrap)}: periods has one for each dimension"
+        )
     if any(extent <= 0 for extent in extents):
         raise MPIException(ERR_DIMS, f"the extents of a grid are positive, not {extents}")
     return extents, wrap

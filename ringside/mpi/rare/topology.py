@@ -16,6 +16,8 @@ from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.rare.topocomm import Edge, Topocomm
 from ringside.network.link import Call, CommInfo, Link
 
+_OF_EACH_DIMENSION = "one for each dimension of the grid"
+
 
 class Cartcomm(Topocomm):
     """A communicator whose ranks form a grid."""
@@ -63,12 +65,16 @@ class Cartcomm(Topocomm):
         """Return the rank at these coordinates; periodic dimensions wrap around."""
         self._check_comm()
         if len(coords) != len(self._dims):
-            raise ValueError(f"expecting {len(self._dims)} items, got {len(coords)}")
+            raise ValueError(
+                f"expecting {len(self._dims)} items, got {len(coords)}: {_OF_EACH_DIMENSION}"
+            )
         rank = 0
         for coord, extent, periodic in zip(coords, self._dims, self._periods, strict=True):
             if not 0 <= coord < extent and not periodic:
                 raise MPIException(
-                    ERR_ARG, f"coordinates {list(coords)} are outside the grid {self._dims}"
+                    ERR_ARG,
+                    f"coordinates {list(coords)} are outside the grid {self._dims}. A dimension "
+                    "ends unless it is periodic; Shift gives PROC_NULL there.",
                 )
             rank = rank * extent + coord % extent
         return rank
@@ -96,7 +102,9 @@ class Cartcomm(Topocomm):
         """Return the part of the grid that keeps these dimensions and passes through us."""
         self._check_comm()
         if len(remain_dims) != len(self._dims):
-            raise ValueError(f"expecting {len(self._dims)} items, got {len(remain_dims)}")
+            raise ValueError(
+                f"expecting {len(self._dims)} items, got {len(remain_dims)}: {_OF_EACH_DIMENSION}"
+            )
         coords = self.Get_coords(self._rank)
         color = key = 0
         for coord, extent, keep in zip(coords, self._dims, remain_dims, strict=True):

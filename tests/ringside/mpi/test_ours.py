@@ -142,7 +142,7 @@ def test_truncation_names_both_lengths(session: Session) -> None:
 
 def test_a_count_beyond_the_buffer_is_an_error_here(session: Session) -> None:
     kind, text = _values(session, "too_short_a_buffer", 1)[0]
-    assert kind == "ValueError" and "need 32 bytes, the buffer has 24" in text
+    assert kind == "ValueError" and "on: 32 bytes, and the buffer has 24" in text
 
 
 def test_a_broadcast_of_unequal_lengths_is_an_error(session: Session) -> None:
