@@ -27,6 +27,7 @@ _Work: Any = dist.Work
 _TorchFuture: Any = torch.futures.Future
 _engine: Any = Variable._execution_engine
 Join: Any = join.Join
+_Reducer: Any = dist.Reducer
 
 
 class BufferRaceError(RuntimeError):
@@ -178,10 +179,10 @@ class NetworkWork(_Work):  # type: ignore[misc]
             return done
         if self._future is None:
             self._future = _Future(self)
-            if in_backward():
+            if in_backward() and not _waits_in_reducer[0]:
                 # Runs after the last gradient and before the reducer's own callback.
                 _engine.queue_callback(self.wait)
-            elif _for_ranks_that_go_on():
+            elif _waits_in_reducer[0] or _for_ranks_that_go_on():
                 self.wait()
                 return self.get_future()
         return self._future
@@ -191,6 +192,7 @@ class NetworkWork(_Work):  # type: ignore[misc]
         return self.get_future()
 
 
+_waits_in_reducer = [False]  # whether DDP's reducer reduces all and waits for it at once
 _joining: list[list[NetworkWork]] = []  # of each `with model.join():`, what was started inside
 
 
@@ -199,6 +201,9 @@ def wait_where_torch_does_not() -> None:
 
     A rank that has a batch tells so in all-reduces whose works torch drops. They are complete when
     all ranks have come to the end, so nobody waits for long.
+
+    And note when DDP with ``static_graph=True`` reduces all gradients after its first backward
+    pass: the reducer waits there in C++, for what only ``NetworkWork.wait`` can complete.
     """
     enter, leave = Join.__enter__, Join.__exit__
 
@@ -213,6 +218,16 @@ def wait_where_torch_does_not() -> None:
             work.wait()
 
     Join.__enter__, Join.__exit__ = enter_noting, leave_waiting
+    reduce_all = _Reducer._delay_all_reduce
+
+    def reduce_all_waiting(self: Any) -> Any:
+        _waits_in_reducer[0] = True
+        try:
+            return reduce_all(self)
+        finally:
+            _waits_in_reducer[0] = False
+
+    _Reducer._delay_all_reduce = reduce_all_waiting
 
 
 def in_backward() -> bool:
