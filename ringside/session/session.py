@@ -723,11 +723,15 @@ def result_of(
     )
 
 
+# What a rank may remark on: buffers of MPI's calls, and steps of torch's optimizers.
+_REMARKS = ("kind", "room", "no gradient", "passed by", "not wrapped")
+
+
 def _remarks(told: Any) -> list[tuple[str, str]]:
     """What a rank remarks on its own calls, if it has the form that a rank of ours gives it."""
     if not isinstance(told, dict):
         return []
-    return [(name, failure.text(told[name], 400)) for name in ("kind", "room") if name in told]
+    return [(name, failure.text(told[name], 400)) for name in _REMARKS if name in told]
 
 
 def _memory(report: Any) -> dict[str, Any]:
