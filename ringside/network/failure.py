@@ -8,6 +8,8 @@ What comes from a rank is text of a student's process: it is shown, and nothing 
 
 from __future__ import annotations
 
+import linecache
+import re
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -19,11 +21,47 @@ from ringside.network import codec
 OwnFrame = tuple[str, int, str, str]  # file, line, function, text
 
 _HERE = str(PACKAGE)
-# In what torch says of a program for GPUs where there is none.
-_FOR_GPUS = (
-    "not compiled with CUDA", "_cuda_", "No CUDA GPUs", "accelerator device when none",
-    "device_ids and output_device arguments only work", "NVIDIA driver",
+# Signs in a message of torch's, and what to do about it.
+_HINTS = (
+    (
+        (
+            "not compiled with CUDA", "_cuda_", "No CUDA GPUs", "accelerator device when none",
+            "device_ids and output_device arguments only work", "NVIDIA driver",
+        ),
+        "There is no GPU for ranks: `ringside run --pretend-cuda` runs a program for GPUs on "
+        "CPU tensors, or choose the device by torch.cuda.is_available().",
+    ),
+    (
+        ("'DistributedDataParallel' object has no attribute",),
+        "The model is the wrapper's `.module`, with its methods. Gradients are reduced only for "
+        "passes through a call of the wrapper, so a loss is best computed in `forward`.",
+    ),
+    (
+        ('Unexpected key(s) in state_dict: "module.',),
+        "These are the names of a wrapper, DistributedDataParallel: save "
+        "`model.module.state_dict()`, or load into the wrapped model.",
+    ),
+    (
+        ('Missing key(s) in state_dict: "module.',),
+        "The model is wrapped in DistributedDataParallel, and these names aren't: load into "
+        "`model.module`.",
+    ),
+    (
+        ("does not require grad and does not have a grad_fn",),
+        "If it comes from what a collective of torch.distributed has filled: that knows nothing "
+        "of gradients. Use torch.distributed.nn.functional, or put this rank's own tensor back "
+        "into its place.",
+    ),
+    (
+        ("got mixed torch.Tensor and DTensor",),
+        "Give the plain tensor as a DTensor too, by distribute_tensor or DTensor.from_local, or "
+        "compute with the DTensor's .to_local() part.",
+    ),
 )  # fmt: skip
+_FILLS = re.compile(
+    r"=\s*(dist|torch\.distributed)\.(all_reduce|reduce|broadcast|all_gather|gather|scatter|"
+    r"reduce_scatter|all_to_all|send|barrier)(_\w+)?\((?!.*async_op)"
+)
 confined = True  # whether this rank may not touch files; a rank of one's own run may
 _MOST_FRAMES = 12
 _MOST_TEXT = 300  # of a line of source
@@ -71,15 +109,28 @@ def _hint(error: BaseException, message: str) -> str:
         return "Ranks may not write files or start programs: return the value instead."
     if isinstance(error, EOFError) and message == "EOF when reading a line":
         return "Ranks have no keyboard: give the value as an argument instead."
-    if any(sign in message for sign in _FOR_GPUS):
-        return (
-            "There is no GPU for ranks: `ringside run --pretend-cuda` runs a program for GPUs on "
-            "CPU tensors, or choose the device by torch.cuda.is_available()."
-        )
+    for signs, hint in _HINTS:
+        if any(sign in message for sign in signs):
+            return hint
+    if "NoneType" in message:
+        return _result_of_a_call_that_has_none(error)
     if isinstance(error, AttributeError) and _is_mpi(error.obj):
         for name in dir(error.obj):
             if name.lower() == str(error.name).lower():
                 return f"Did you mean {name!r}?"
+    return ""
+
+
+def _result_of_a_call_that_has_none(error: BaseException) -> str:
+    """Of an exception on None: the line of its file that takes it for what a collective returns."""
+    file = traceback.extract_tb(error.__traceback__)[-1].filename
+    for number, text in enumerate(linecache.getlines(file), 1):
+        call = _FILLS.search(text)
+        if call:
+            return (
+                f"{call[2]}{call[3] or ''}, in line {number}, returns None: its result is in the "
+                "tensor that it is given. With async_op=True it returns a work to wait for."
+            )
     return ""
 
 
