@@ -16,6 +16,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -25,7 +26,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from ringside.arrays import Array
-from ringside.network.gathering import BY_DDP, IN_BACKWARD
+from ringside.network import makers
 from ringside.network.link import Call, CommInfo, Completion, Link, format_call
 from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import sparse, tensors
@@ -37,10 +38,21 @@ NAME = "ringside"
 # network/gathering.py has the same text: the network can't import this module, which needs torch.
 BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of a bfloat16
 
+_SAME_SHAPE = "Give it the shape that this rank sends."
+_SIZES = {
+    "all_to_all_single": "output_split_sizes[r] is what rank r sends here, its input_split_sizes "
+    "at this rank's place: exchange these numbers first, by an all_to_all_single of their own."
+}
 _ENVELOPE = struct.Struct("<BQ")  # dtype and number of elements, in front of a message's payload
 _OPS = {"PRODUCT": "PROD"}
 _BITWISE = ("BAND", "BOR", "BXOR")
-_REDUCER = os.path.join("nn", "parallel", "distributed.py")  # calls the reducer, which is in C++
+# Where torch makes collectives by itself.
+_MAKERS = {
+    os.path.join("nn", "parallel", "distributed.py"): makers.BY_DDP,
+    os.path.join("distributed", "fsdp", ""): makers.BY_FSDP,
+    os.path.join("distributed", "tensor", ""): makers.BY_DTENSOR,
+    os.path.join("nn", "modules", "_functions.py"): makers.BY_BATCH_NORM,
+}
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 # torch's stubs for these differ between releases.
@@ -263,6 +275,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Collect every member's tensor on all members."""
         (into,), (tensor,) = _nested(outputs), _listed(inputs)
+        _check_apart(into, "all_gather")
         return self._allgather(into, tensor, opts, "all_gather")
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
@@ -337,6 +350,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         into = _nested(outputs)[0] if root == self._info.rank else []
         if root == self._info.rank and len(into) != self.size():
             raise ValueError(f"gather wants {self.size()} output tensors, got {len(into)}.")
+        _check_apart(into, "gather")
         part = self._join(
             "gather",
             (root, tensors.elements(tensor)),
@@ -376,7 +390,9 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Give entry r to member r; entry r of the output comes from member r."""
-        return self._alltoall(_listed(outputs), _listed(inputs), opts, "all_to_all")
+        into = _listed(outputs)
+        _check_apart(into, "all_to_all")
+        return self._alltoall(into, _listed(inputs), opts, "all_to_all")
 
     def all_to_all_single(
         self, output: Any, given: Any, output_splits: Any, input_splits: Any, opts: Any = None
@@ -437,9 +453,11 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         number = self._link.isend(
             self._info.id, dest, tag, envelope + data.tobytes(), claimed=len(data), call=call
         )
-        return NetworkWork(
-            self._link, [WorkPart(number, sent=[tensor])], call, [tensor], blocking=blocking
-        )
+        part = WorkPart(number, sent=[tensor])
+        if not blocking:
+            told = f"{format_call(call)} at {self._link.place}"
+            self._link.in_flight.sends[number] = lambda: part.check_sent(told)
+        return NetworkWork(self._link, [part], call, [tensor], blocking=blocking)
 
     def recv(self, given: Any, source: int | None, tag: int = 0) -> NetworkWork:
         """Receive a tensor from a member."""
@@ -498,7 +516,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         received: Sequence[torch.Tensor] = (),
     ) -> WorkPart:
         """Post a collective; ``received`` is poisoned until its values come."""
-        shown = f"{call[0]} {_made_by()}".rstrip()
+        shown = f"{call[0]} {_made_by(self._link.libraries)}".rstrip()
         number = self._link.icollective(
             self._info.id, name, spec, call=call, shown=shown, alike=alike
         )
@@ -590,21 +608,45 @@ def _share(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(tensors.storage(other) == tensors.storage(tensor) for other in others)
 
 
+def _check_apart(into: Sequence[torch.Tensor], shown: str) -> None:
+    """Refuse a list that names one memory twice: all its entries would be what came last."""
+    places = [(tensors.storage(t), t.storage_offset()) for t in into if t.numel()]
+    if len(set(places)) < len(places):
+        raise ValueError(
+            f"{shown}: the list to receive into holds one tensor more than once, as `[t] * n` "
+            "does, so what comes last would be in all of them. Make one tensor for each rank: "
+            "[torch.empty_like(t) for _ in range(n)]."
+        )
+
+
 def _tagged(tag: int, shown: str) -> tuple[tuple[str, int], ...]:
     if tag < 0:
         raise ValueError(f"{shown}: a tag is 0 or more, and this one is {tag}.")
     return (("tag", tag),) if tag else ()
 
 
-def _made_by() -> str:
-    """What makes a collective, if no call of torch.distributed does."""
-    if in_backward():
-        return IN_BACKWARD
+def _made_by(libraries: tuple[str, ...]) -> str:
+    """What makes a collective, if no call of torch.distributed in the program does.
+
+    Args:
+        libraries: folders whose files are none of the program's.
+    """
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename == __file__:
+    found = ""
+    while not found and frame is not None and frame.f_code.co_filename.startswith(libraries):
+        code = frame.f_code
+        found = _maker_in(code.co_filename, code.co_name)
         frame = frame.f_back
-    file = frame.f_code.co_filename if frame is not None else ""
-    return BY_DDP if file.endswith(_REDUCER) else ""
+    return f"{found} {makers.IN_BACKWARD}".lstrip() if in_backward() else found
+
+
+@cache
+def _maker_in(file: str, function: str) -> str:
+    """The maker of collectives whose code is in a library's function; empty if there is none."""
+    if function == "broadcast_object_list":
+        return makers.OF_OBJECTS
+    found = next((name for part, name in _MAKERS.items() if part in file), "")
+    return makers.MAKING_DDP if (found, function) == (makers.BY_DDP, "__init__") else found
 
 
 def _calls(name: str) -> bool:
@@ -693,7 +735,7 @@ def _put_all(into: Sequence[torch.Tensor], values: Sequence[Any], call: Call) ->
         if value.nbytes != tensor.numel() * tensor.element_size():
             raise MismatchError(
                 f"{format_call(call)}: rank {rank} of the group gave {value.size} elements, "
-                f"the tensor for them has {tensor.numel()}."
+                f"the tensor for them has {tensor.numel()}. {_SIZES.get(call[0], _SAME_SHAPE)}"
             )
         _put(tensor, value)
 

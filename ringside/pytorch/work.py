@@ -27,7 +27,7 @@ _Work: Any = dist.Work
 _TorchFuture: Any = torch.futures.Future
 _engine: Any = Variable._execution_engine
 Join: Any = join.Join
-_Reducer: Any = dist.Reducer
+_Reducer: Any = torch._C._distributed_c10d.Reducer
 
 
 class BufferRaceError(RuntimeError):
@@ -64,10 +64,15 @@ class WorkPart:
             for tensor in received:
                 tensors.poison(tensor, awaited.number)
 
+    def check_sent(self, call: str) -> None:
+        """Refuse a tensor that was changed since it was given to be sent."""
+        if [_checksum(tensor) for tensor in self.sent] != self._checksums:
+            raise BufferRaceError(f"{call} was changed")
+
     def finish(self, completion: Completion, call: Call, link: Link) -> None:
         """Take the result; refuse a tensor that was changed meanwhile."""
-        if [_checksum(tensor) for tensor in self.sent] != self._checksums:
-            raise BufferRaceError(f"{format_call(call)} was changed")
+        link.in_flight.sends.pop(self.number, None)
+        self.check_sent(format_call(call))
         awaited = self.awaited
         if awaited is not None:
             link.has_come(awaited)
