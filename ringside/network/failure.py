@@ -47,6 +47,11 @@ _HINTS = (
         "`model.module`.",
     ),
     (
+        ("Expected to mark a variable ready only once",),
+        "checkpoint(..., use_reentrant=True) makes passes of its own: give it use_reentrant=False. "
+        "Else see that each forward pass has one backward pass.",
+    ),
+    (
         ("does not require grad and does not have a grad_fn",),
         "If it comes from what a collective of torch.distributed has filled: that knows nothing "
         "of gradients. Use torch.distributed.nn.functional, or put this rank's own tensor back "
@@ -112,6 +117,8 @@ def _hint(error: BaseException, message: str) -> str:
     for signs, hint in _HINTS:
         if any(sign in message for sign in signs):
             return hint
+    if message == "list assignment index out of range" and "all_gather_object" in _last(error).name:
+        return "all_gather_object wants a list with a place for each rank: [None] * world_size."
     if "NoneType" in message:
         return _result_of_a_call_that_has_none(error)
     if isinstance(error, AttributeError) and _is_mpi(error.obj):
@@ -121,10 +128,13 @@ def _hint(error: BaseException, message: str) -> str:
     return ""
 
 
+def _last(error: BaseException) -> traceback.FrameSummary:
+    return traceback.extract_tb(error.__traceback__)[-1]
+
+
 def _result_of_a_call_that_has_none(error: BaseException) -> str:
     """Of an exception on None: the line of its file that takes it for what a collective returns."""
-    file = traceback.extract_tb(error.__traceback__)[-1].filename
-    for number, text in enumerate(linecache.getlines(file), 1):
+    for number, text in enumerate(linecache.getlines(_last(error).filename), 1):
         call = _FILLS.search(text)
         if call:
             return (

@@ -15,11 +15,18 @@ IN_BACKWARD, BY_DDP = "in backward()", "by DistributedDataParallel"
 MAKING_DDP = "in DistributedDataParallel(...)"
 BY_FSDP, BY_DTENSOR, BY_BATCH_NORM = "by FSDP", "by DTensor", "by SyncBatchNorm"
 OF_OBJECTS = "of broadcast_object_list"
+# Of messages, told where they don't fit.
+RECEIVES_OBJECTS, BY_PIPELINING = "of recv_object_list", "by torch.distributed.pipelining"
 
 _GRADIENTS = (
     "Each backward() reduces gradients over all ranks (DistributedDataParallel does it in buckets "
-    "of parameters), so all ranks must make as many. Give them as many batches, or train inside "
-    "`with model.join():`; and if one rank leaves out a batch, as for a loss that is NaN, all must."
+    "of parameters), so all ranks must make as many outside of no_sync(). Give them as many "
+    "batches, or train inside `with model.join():`; and if one rank leaves out a batch, as for a "
+    "loss that is NaN, all must."
+)
+_JOIN = (
+    "A rank without a batch in `with model.join():` takes part in DistributedDataParallel's own "
+    "collectives only. Call your own ones outside of it."
 )
 _PASSES = (
     "A pass through DistributedDataParallel communicates in forward too, where the model has "
@@ -55,10 +62,12 @@ def cure(calls: Iterable[str]) -> str:
     """
     calls = list(dict.fromkeys(calls))
     makers = {maker(shown) for shown in calls} - {""}
-    text = next((_CURES[name] for name in makers if name in _CURES), "")
+    own = [shown for shown in calls if not maker(shown)]
+    if own and f"all_reduce {BY_DDP}" in calls:  # it makes these in `join` alone
+        return _JOIN
+    text = next((text for name, text in _CURES.items() if name in makers), "")
     if not text and makers:
         text = _PASSES if makers == {IN_BACKWARD, BY_DDP} else _GRADIENTS
-    own = [shown for shown in calls if not maker(shown)]
     if not own or makers.isdisjoint(_IN_PASSES):
         return text
     return (

@@ -52,7 +52,22 @@ _MAKERS = {
     os.path.join("distributed", "fsdp", ""): makers.BY_FSDP,
     os.path.join("distributed", "tensor", ""): makers.BY_DTENSOR,
     os.path.join("nn", "modules", "_functions.py"): makers.BY_BATCH_NORM,
+    os.path.join("distributed", "pipelining", ""): makers.BY_PIPELINING,
 }
+_OF_OBJECTS = {
+    "broadcast_object_list": makers.OF_OBJECTS,
+    "recv_object_list": makers.RECEIVES_OBJECTS,
+}
+_UNFIT = {  # what to say of a message of another size, by what has made the call
+    makers.RECEIVES_OBJECTS: "recv_object_list and send_object_list are given lists of the same "
+    "length, and neither goes with send or recv.",
+    makers.BY_PIPELINING: "The pipeline's schedule makes these calls: give all ranks the same "
+    "num_stages, which is the number of ranks if each has one, and the same n_microbatches.",
+}
+_SAME_ORDER = (
+    "Give both sides the same shape and dtype. If they have them, the two ranks send and receive "
+    "in different orders."
+)
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 # torch's stubs for these differ between releases.
@@ -149,7 +164,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         for tensor in given:
             tensors.check_no_gaps(tensor, shown, written=True)
         for alike in _by_dtype(given):
-            op, factor = _operation(opts, alike[0])
+            op, factor = self._operation(opts, alike[0])
             call = (shown, (("op", _shown(opts)),))
             data = _reducible(alike, factor)
             spec = (_wire_op(op, alike[0]), data)
@@ -187,7 +202,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         (tensor,) = _listed(given)
         root = self._root(opts, "reduce", "dst")
         tensors.check_no_gaps(tensor, "reduce", written=True)
-        op, factor = _operation(opts, tensor)
+        op, factor = self._operation(opts, tensor)
         call: Call = ("reduce", (("dst", self._info.members[root]), ("op", _shown(opts))))
         spec = (root, _wire_op(op, tensor), _reducible([tensor], factor))
         mine = root == self._info.rank
@@ -233,7 +248,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         counts = tuple(int(part.numel()) for part in given)
         call: Call = (shown, (("op", _shown(opts)),))
         _fits(output, counts[self.rank()], given[0], call)
-        op, factor = _operation(opts, output)
+        op, factor = self._operation(opts, output)
         spec = (_wire_op(op, output), _reducible(given, factor), counts)
         part = self._join(
             "reduce_scatter",
@@ -473,7 +488,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         awaited = None if blocking else self._link.awaited(call, tensors.storage(tensor))
 
         def deliver(completion: Completion) -> None:
-            _receive(tensor, completion, call, self._info.members)
+            _receive(tensor, completion, call, self._info.members, self._link.libraries)
 
         part = WorkPart(number, deliver, received=[tensor], awaited=awaited)
         return NetworkWork(self._link, [part], call, [tensor], blocking=blocking)
@@ -490,6 +505,16 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         root = int(opts.rootRank) if opts is not None else 0
         self._world_rank(root, shown, word)
         return root
+
+    def _operation(self, opts: Any, tensor: torch.Tensor) -> tuple[str, Any]:
+        op, factor = _operation(opts, tensor)
+        if op == "AVG" and tensors.dtype_name(tensor) in _WHOLE:
+            self._link.remark(
+                "average",
+                f"ReduceOp.AVG at {self._link.line()} is of whole numbers, so it is cut to one, "
+                "and gloo refuses it: convert the tensor to float before.",
+            )
+        return op, factor
 
     def _world_rank(self, place: int, shown: str, word: str) -> int:
         """The member at a place of the group, which a call has given as ``word``."""
@@ -643,8 +668,8 @@ def _made_by(libraries: tuple[str, ...]) -> str:
 @cache
 def _maker_in(file: str, function: str) -> str:
     """The maker of collectives whose code is in a library's function; empty if there is none."""
-    if function == "broadcast_object_list":
-        return makers.OF_OBJECTS
+    if function in _OF_OBJECTS:
+        return _OF_OBJECTS[function]
     found = next((name for part, name in _MAKERS.items() if part in file), "")
     return makers.MAKING_DDP if (found, function) == (makers.BY_DDP, "__init__") else found
 
@@ -748,8 +773,9 @@ def _scatter_into(into: Sequence[torch.Tensor], value: Array) -> None:
 
 
 def _receive(
-    tensor: torch.Tensor, completion: Completion, call: Call, members: Sequence[int]
-) -> None:
+    tensor: torch.Tensor, completion: Completion, call: Call, members: Sequence[int],
+    libraries: tuple[str, ...],
+) -> None:  # fmt: skip
     payload = completion.payload if completion.payload is not None else memoryview(b"")
     code, count = _ENVELOPE.unpack_from(payload)
     name = tensors.NAME_OF[code] if code < len(tensors.NAME_OF) else "unknown"
@@ -757,7 +783,6 @@ def _receive(
         raise MismatchError(
             f"{format_call(call)}: rank {members[completion.source]} sent {count} elements of "
             f"{name}, the tensor to receive into has {tensor.numel()} of "
-            f"{tensors.dtype_name(tensor)}. Give both sides the same shape and dtype. If they have "
-            "them, the two ranks send and receive in different orders."
+            f"{tensors.dtype_name(tensor)}. {_UNFIT.get(_made_by(libraries), _SAME_ORDER)}"
         )
     tensors.write(tensor, np.frombuffer(payload[_ENVELOPE.size :], np.uint8))

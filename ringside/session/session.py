@@ -723,8 +723,11 @@ def result_of(
     )
 
 
-# What a rank may remark on: buffers of MPI's calls, and steps of torch's optimizers.
-_REMARKS = ("kind", "room", "no gradient", "passed by", "not wrapped")
+# What a rank may remark on: buffers of MPI's calls, averages and training in torch.
+_REMARKS = (
+    *("kind", "room"),
+    *("average", "no gradient", "passed by", "not wrapped", "same order"),
+)
 
 
 def _remarks(told: Any) -> list[tuple[str, str]]:

@@ -32,6 +32,12 @@ FAULTS = {  # function of faults.py -> what must be said; {..} is the line that 
         "rank 1 calls barrier where rank 0 calls all_gather_into_tensor by DTensor. A DTensor's "
         "parts lie on all ranks, so what is done with it is done by all ranks"
     ),
+    "own_all_reduce_in_join": (
+        "A rank without a batch in `with model.join():` takes part in DistributedDataParallel's "
+        "own collectives only."
+    ),
+    "stages_of_more_ranks": "The pipeline's schedule makes these calls: give all ranks the same",
+    "objects_of_two_lengths": "recv_object_list and send_object_list are given lists of the same",
     "neighbours_mixed_up": (
         "Rank 0 receives from rank 1, by irecv(src=1) at {dist.batch_isend_irecv}, and it is rank "
         "2 that sends to it. Check the source."
@@ -44,8 +50,18 @@ FAULTS = {  # function of faults.py -> what must be said; {..} is the line that 
         "all_reduce, in line {total = dist.all_reduce}, returns None: its result is in the tensor"
     ),
     "plain_tensor_with_a_dtensor": "Give the plain tensor as a DTensor too",
+    "checkpoint_by_a_second_pass": "give it use_reentrant=False",
+    "objects_gathered_into_one_place": "a list with a place for each rank: [None] * world_size.",
     "sent_from_a_buffer_filled_anew": (
         "the tensor of isend(dst=1) at {dist.isend(x, 1)} was changed before its work was waited"
+    ),
+    "same_order_in_each_epoch": (
+        "DistributedSampler gives at {for epoch in range(2)]} the order of the epoch before once "
+        "more: call its set_epoch(epoch) before each epoch."
+    ),
+    "average_of_whole_numbers": (
+        "ReduceOp.AVG at {dist.ReduceOp.AVG)} is of whole numbers, so it is cut to one, and gloo "
+        "refuses it"
     ),
     "wrapper_passed_by": (
         "optimizer.step() at {optimizer.step()} takes gradients of this rank alone: "

@@ -4,7 +4,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data.distributed import DistributedSampler
 
 
 def wrapped(group, *more):
@@ -80,6 +83,15 @@ def whole_parameters_for_one(group):
     dist.barrier()
 
 
+def own_all_reduce_in_join(group):
+    net = wrapped(group)
+    with net.join():
+        for _ in range(2 + group.rank()):
+            loss = net(torch.ones(2, 4)).sum()
+            loss.backward()
+            dist.all_reduce(loss.detach())
+
+
 def neighbours_mixed_up(group):
     rank, size = group.rank(), group.size()
     x, halo = torch.ones(2), torch.zeros(2)
@@ -87,6 +99,19 @@ def neighbours_mixed_up(group):
     ops = [dist.P2POp(dist.isend, x, after), dist.P2POp(dist.irecv, halo, after)]
     for work in dist.batch_isend_irecv(ops):
         work.wait()
+
+
+def stages_of_more_ranks(group):
+    stage = PipelineStage(nn.Linear(4, 4), group.rank(), 3, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, 2)
+    schedule.step(*([torch.ones(4, 4)] if group.rank() == 0 else []))
+
+
+def objects_of_two_lengths(group):
+    if group.rank() == 0:
+        dist.send_object_list(["lr", 0.1], 1)
+    else:
+        dist.recv_object_list([None], 0)
 
 
 # -- what torch says without a cure ----------------------------------------------------------------
@@ -122,6 +147,19 @@ def plain_tensor_with_a_dtensor(group):
     return torch.ones(2, 4) @ weight
 
 
+def checkpoint_by_a_second_pass(group):
+    class Net(nn.Linear):
+        def forward(self, x):
+            return checkpoint(super().forward, x, use_reentrant=True)
+
+    net = DistributedDataParallel(Net(4, 4), find_unused_parameters=True)
+    net(torch.ones(2, 4, requires_grad=True)).sum().backward()
+
+
+def objects_gathered_into_one_place(group):
+    dist.all_gather_object([None], group.rank())
+
+
 # -- what runs without a word ----------------------------------------------------------------------
 
 
@@ -155,7 +193,20 @@ def optimizer_before_sharding(group):
     step(net, parameters)
 
 
+def same_order_in_each_epoch(group):
+    sampler = DistributedSampler(range(8))
+    return [list(sampler) for epoch in range(2)]
+
+
+def average_of_whole_numbers(group):
+    dist.all_reduce(torch.tensor([group.rank()]), dist.ReduceOp.AVG)
+
+
 def trained_as_it_should_be(group):
+    sampler = DistributedSampler(range(8))
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        list(sampler)
     step(wrapped(group))
     step(sharded())
     return True
