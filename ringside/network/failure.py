@@ -20,10 +20,47 @@ from ringside.network import codec, lost_results
 OwnFrame = tuple[str, int, str, str]  # file, line, function, text
 
 _HERE = str(PACKAGE)
-# In what torch says of a program for GPUs where there is none.
-_FOR_GPUS = (
-    "not compiled with CUDA", "_cuda_", "No CUDA GPUs", "accelerator device when none",
-    "device_ids and output_device arguments only work", "NVIDIA driver",
+# Signs in a message of torch's, and what to do about it.
+_HINTS = (
+    (
+        (
+            "not compiled with CUDA", "_cuda_", "No CUDA GPUs", "accelerator device when none",
+            "device_ids and output_device arguments only work", "NVIDIA driver",
+        ),
+        "There is no GPU for ranks: `ringside run --pretend-cuda` runs a program for GPUs on "
+        "CPU tensors, or choose the device by torch.cuda.is_available().",
+    ),
+    (
+        ("'DistributedDataParallel' object has no attribute",),
+        "The model is the wrapper's `.module`, with its methods. Gradients are reduced only for "
+        "passes through a call of the wrapper, so a loss is best computed in `forward`.",
+    ),
+    (
+        ('Unexpected key(s) in state_dict: "module.',),
+        "These are the names of a wrapper, DistributedDataParallel: save "
+        "`model.module.state_dict()`, or load into the wrapped model.",
+    ),
+    (
+        ('Missing key(s) in state_dict: "module.',),
+        "The model is wrapped in DistributedDataParallel, and these names aren't: load into "
+        "`model.module`.",
+    ),
+    (
+        ("Expected to mark a variable ready only once",),
+        "checkpoint(..., use_reentrant=True) makes passes of its own: give it use_reentrant=False. "
+        "Else see that each forward pass has one backward pass.",
+    ),
+    (
+        ("does not require grad and does not have a grad_fn",),
+        "If it comes from what a collective of torch.distributed has filled: that knows nothing "
+        "of gradients. Use torch.distributed.nn.functional, or put this rank's own tensor back "
+        "into its place.",
+    ),
+    (
+        ("got mixed torch.Tensor and DTensor",),
+        "Give the plain tensor as a DTensor too, by distribute_tensor or DTensor.from_local, or "
+        "compute with the DTensor's .to_local() part.",
+    ),
 )  # fmt: skip
 confined = True  # whether this rank may not touch files; a rank of one's own run may
 _MOST_FRAMES = 12
@@ -87,11 +124,11 @@ def _hint(error: BaseException, message: str) -> str:
             "Upper-case calls fill an array that they are given, such as numpy.empty(n); "
             "lower-case calls take one object, and return one."
         )
-    if any(sign in message for sign in _FOR_GPUS):
-        return (
-            "There is no GPU for ranks: `ringside run --pretend-cuda` runs a program for GPUs on "
-            "CPU tensors, or choose the device by torch.cuda.is_available()."
-        )
+    for signs, hint in _HINTS:
+        if any(sign in message for sign in signs):
+            return hint
+    if message == "list assignment index out of range" and "all_gather_object" in _last(error).name:
+        return "all_gather_object wants a list with a place for each rank: [None] * world_size."
     if isinstance(error, AttributeError) and _is_mpi(error.obj):
         for name in dir(error.obj):
             if name.lower() == str(error.name).lower():
@@ -103,6 +140,10 @@ def _is_of_mpi(error: TypeError) -> bool:
     """Whether a method of a communicator was called with other arguments than it has."""
     name = str(error).partition("(")[0]
     return name.startswith(("PointToPoint.", "Objects.", "BufferCollectives."))
+
+
+def _last(error: BaseException) -> traceback.FrameSummary:
+    return traceback.extract_tb(error.__traceback__)[-1]
 
 
 def _is_mpi(value: object) -> bool:

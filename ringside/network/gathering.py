@@ -35,8 +35,6 @@ REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "AVG": np.add,  # divided by the number of members at the end
 }
 BFLOAT16 = "bfloat16:"
-# What follows the name of a collective that no line of the program's calls by itself.
-IN_BACKWARD, BY_DDP = "in backward()", "by DistributedDataParallel"
 _ON_BFLOAT16 = ("SUM", "PROD", "MAX", "MIN", "AVG")
 TIMED_AS = {
     "dup": "allgather",

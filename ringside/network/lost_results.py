@@ -1,4 +1,4 @@
-"""Results of mpi4py's calls that a program has lost, told beside the error that this leads to.
+"""Results of calls that a program has lost, told beside the error that this leads to.
 
 A lower-case call returns what it brings, an upper-case one fills a buffer and returns None, and at
 most ranks reduce and gather return None. So the name on a failing line is looked up in the lines
@@ -8,6 +8,7 @@ before it::
     w = comm.Bcast(w)          nothing is returned that w could take
     rows = comm.gather(row)    None at all ranks but the root
     value = comm.irecv()       a request
+    total = dist.all_reduce(t) nothing is returned: the result is in t
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _FILL = frozenset({
     "Bcast", "Scatter", "Scatterv", "Gather", "Gatherv", "Allgather", "Allgatherv", "Alltoall",
     "Alltoallv", "Reduce", "Allreduce", "Reduce_scatter", "Scan", "Exscan", "Recv", "Sendrecv",
 })  # fmt: skip
+_TORCH = ("dist", "torch.distributed")
 _ELSEWHERE_NONE = {
     "reduce": "at all ranks but the root: use it under `if rank == root:`, or call allreduce",
     "gather": "at all ranks but the root: use it under `if rank == root:`, or call allgather",
@@ -57,7 +59,7 @@ def cure(error: BaseException, folder: str) -> str:
         return ""
     frame, line = place
     text = "".join(linecache.getlines(frame.f_code.co_filename))
-    if "mpi4py" not in text:
+    if "mpi4py" not in text and "torch.distributed" not in text:
         return ""
     try:
         tree = ast.parse(text)
@@ -72,9 +74,10 @@ def cure(error: BaseException, folder: str) -> str:
 
 
 class _Call(NamedTuple):
-    """A statement that calls a method: ``taken = comm.method(given)``."""
+    """A statement that calls a method: ``taken = owner.method(given)``."""
 
     line: int
+    owner: str
     taken: str | None  # None: nothing takes the result
     method: str
     given: str
@@ -88,7 +91,8 @@ def _calls(tree: ast.Module) -> Iterator[_Call]:
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
             taken = _name(node.targets[0]) if isinstance(node, ast.Assign) else None
             given = _name(value.args[0]) if value.args else ""
-            yield _Call(node.lineno, taken, value.func.attr, given)
+            owner = ast.unparse(value.func.value)
+            yield _Call(node.lineno, owner, taken, value.func.attr, given)
 
 
 def _name(node: ast.expr) -> str:
@@ -107,6 +111,11 @@ def _sentence(call: _Call, names: set[str], frame: FrameType) -> str:
     if taken not in names:
         return ""
     value = frame.f_locals.get(taken, frame.f_globals.get(taken))
+    if value is None and call.owner in _TORCH:
+        return (
+            f"{call.owner}.{method} returns None: its result is in the tensor that it is given. "
+            "With async_op=True it returns a work to wait for."
+        )
     if value is None and method in _FILL:
         return f"{method} returns None. It fills the array that it is given: leave out `{taken} =`."
     if value is None and method in _ELSEWHERE_NONE:

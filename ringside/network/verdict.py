@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 from ringside.errors import BlockedCall, DeadlockError
-from ringside.network.gathering import BY_DDP, IN_BACKWARD, Gathering
+from ringside.network import makers
+from ringside.network.bounds import MOST_LOOKED_AT
+from ringside.network.gathering import Gathering
 from ringside.network.peers import Peer
 from ringside.network.wait_graph import Standing
 from ringside.network.wire import FIRST_INTERNAL_TAG, shown_tag
@@ -17,11 +21,6 @@ _LETS_IN = {"Start": ("Start", "Post"), "Post": ("Wait", "Complete")}
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
     "with the same root, operation and size."
-)
-_GRADIENTS = (
-    "Each backward() reduces gradients over all ranks (DistributedDataParallel does it in buckets "
-    "of parameters), so all ranks must make as many. Give them as many batches, or train inside "
-    "`with model.join():`; and if one rank leaves out a batch, as for a loss that is NaN, all must."
 )
 
 
@@ -62,7 +61,7 @@ def _disagreement(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str |
     for gathering in standing.collectives.open_gatherings():
         text = gathering.disagreement()
         if text:
-            cure = _GRADIENTS if IN_BACKWARD in text or BY_DDP in text else _AGREE
+            cure = makers.cure(gathering.shown_by.values()) or _AGREE
             return f"On communicator {gathering.path}, {text}. {cure}"
     return None
 
@@ -72,15 +71,12 @@ def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str
     called = {entry.rank for entry in blocked}
     for gathering in standing.collectives.open_gatherings():
         never = [rank for rank in gathering.missing() if rank in returned or rank not in called]
-        if never and gathering.shown.endswith((IN_BACKWARD, BY_DDP)):
+        if never and makers.maker(gathering.shown):
             came = sorted(set(gathering.members) - set(gathering.missing()))
-            inside = "DistributedDataParallel for"
-            if gathering.shown.endswith(IN_BACKWARD):
-                inside = "backward() for gradients of"
-            return (
-                f"{_ranks(came)} {'waits' if len(came) == 1 else 'wait'} in {inside} "
-                f"{_ranks(never).lower()}, which {'has' if len(never) == 1 else 'have'} made "
-                f"fewer passes. {_GRADIENTS}"
+            return makers.cure_for_absent(
+                gathering.shown,
+                f"{_ranks(came)} {'waits' if len(came) == 1 else 'wait'}",
+                f"{_ranks(never).lower()}, which {'has' if len(never) == 1 else 'have'}",
             )
         if never:
             return _too_few_calls(standing, gathering, never)
@@ -292,6 +288,9 @@ def _cycle(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
                     beside = beside or _beside_a_collective(standing, op, rank, following)
                 break
     if kinds and all(kind == Kind.ISEND for kind in kinds):
+        misplaced = _begun_from_another(standing, cycle)
+        if misplaced:
+            return text + misplaced
         text += f"Let one rank receive first, or use {exchange}."
         if standing.front_end == "mpi" and all(mode == Mode.STANDARD for mode in modes):
             largest = max(
@@ -345,6 +344,23 @@ def _beside_a_collective(standing: Standing, op: Op, rank: int, partner: int) ->
         f"a send sends. {ready}Let rank {partner} receive before {collective}, or rank {rank} "
         f"call {collective} first."
     )
+
+
+def _begun_from_another(standing: Standing, cycle: list[int]) -> str:
+    """Of ranks that each send to the next and have begun to receive: a receive that can't match."""
+    for rank, sender in zip(cycle, [cycle[-1], *cycle[:-1]], strict=True):
+        peer = standing.peers[rank]
+        pending = itertools.islice(peer.requests.values(), MOST_LOOKED_AT)
+        begun = [request.op for request in pending if peer.ops[request.op].kind == Kind.IRECV]
+        for op in begun:
+            source = peer.ops[op].detail[0]
+            if source not in (-1, sender):
+                site = peer.site_of(op)
+                return (
+                    f"Rank {rank} receives from rank {source}, by {site.call} at {site.where}, and "
+                    f"it is rank {sender} that sends to it. Check the source."
+                )
+    return ""
 
 
 def _find_cycle(waits: dict[int, tuple[int, ...]]) -> list[int]:

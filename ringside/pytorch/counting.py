@@ -21,6 +21,7 @@ from torch.utils.flop_counter import flop_registry
 
 from ringside.network.link import Link
 from ringside.pytorch.memory import Memory
+from ringside.pytorch.remarks import Remarks
 
 # Their outputs are views in all but name, or memory that nobody has written yet.
 _FREE = {
@@ -62,12 +63,14 @@ class Meter(_Mode):  # type: ignore[misc]
         super().__init__()
         self._fakes = fakes
         self.memory = Memory()
+        self._remarks = Remarks(link)
         self._link = link
         self._known_flops: dict[Any, float] = {}
         self._classes: dict[Any, tuple[int, Callable[..., Any] | None]] = {}
 
     def __enter__(self) -> Meter:
         self.memory.watch()
+        self._remarks.watch()
         _active.append(self.memory)
         super().__enter__()
         return self
@@ -76,6 +79,7 @@ class Meter(_Mode):  # type: ignore[misc]
         super().__exit__(*error)
         _active.remove(self.memory)
         self.memory.unwatch()
+        self._remarks.unwatch()
 
     def __torch_dispatch__(
         self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None

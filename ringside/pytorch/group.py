@@ -16,6 +16,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -25,7 +26,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from ringside.arrays import Array
-from ringside.network.gathering import BY_DDP, IN_BACKWARD
+from ringside.network import makers
 from ringside.network.link import Call, CommInfo, Completion, Link, format_call
 from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import sparse, tensors
@@ -37,10 +38,36 @@ NAME = "ringside"
 # network/gathering.py has the same text: the network can't import this module, which needs torch.
 BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of a bfloat16
 
+_SAME_SHAPE = "Give it the shape that this rank sends."
+_SIZES = {
+    "all_to_all_single": "output_split_sizes[r] is what rank r sends here, its input_split_sizes "
+    "at this rank's place: exchange these numbers first, by an all_to_all_single of their own."
+}
 _ENVELOPE = struct.Struct("<BQ")  # dtype and number of elements, in front of a message's payload
 _OPS = {"PRODUCT": "PROD"}
 _BITWISE = ("BAND", "BOR", "BXOR")
-_REDUCER = os.path.join("nn", "parallel", "distributed.py")  # calls the reducer, which is in C++
+# Where torch makes collectives by itself.
+_MAKERS = {
+    os.path.join("nn", "parallel", "distributed.py"): makers.BY_DDP,
+    os.path.join("distributed", "fsdp", ""): makers.BY_FSDP,
+    os.path.join("distributed", "tensor", ""): makers.BY_DTENSOR,
+    os.path.join("nn", "modules", "_functions.py"): makers.BY_BATCH_NORM,
+    os.path.join("distributed", "pipelining", ""): makers.BY_PIPELINING,
+}
+_OF_OBJECTS = {
+    "broadcast_object_list": makers.OF_OBJECTS,
+    "recv_object_list": makers.RECEIVES_OBJECTS,
+}
+_UNFIT = {  # what to say of a message of another size, by what has made the call
+    makers.RECEIVES_OBJECTS: "recv_object_list and send_object_list are given lists of the same "
+    "length, and neither goes with send or recv.",
+    makers.BY_PIPELINING: "The pipeline's schedule makes these calls: give all ranks the same "
+    "num_stages, which is the number of ranks if each has one, and the same n_microbatches.",
+}
+_SAME_ORDER = (
+    "Give both sides the same shape and dtype. If they have them, the two ranks send and receive "
+    "in different orders."
+)
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 # torch's stubs for these differ between releases.
@@ -137,7 +164,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         for tensor in given:
             tensors.check_no_gaps(tensor, shown, written=True)
         for alike in _by_dtype(given):
-            op, factor = _operation(opts, alike[0])
+            op, factor = self._operation(opts, alike[0])
             call = (shown, (("op", _shown(opts)),))
             data = _reducible(alike, factor)
             spec = (_wire_op(op, alike[0]), data)
@@ -175,7 +202,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         (tensor,) = _listed(given)
         root = self._root(opts, "reduce", "dst")
         tensors.check_no_gaps(tensor, "reduce", written=True)
-        op, factor = _operation(opts, tensor)
+        op, factor = self._operation(opts, tensor)
         call: Call = ("reduce", (("dst", self._info.members[root]), ("op", _shown(opts))))
         spec = (root, _wire_op(op, tensor), _reducible([tensor], factor))
         mine = root == self._info.rank
@@ -221,7 +248,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         counts = tuple(int(part.numel()) for part in given)
         call: Call = (shown, (("op", _shown(opts)),))
         _fits(output, counts[self.rank()], given[0], call)
-        op, factor = _operation(opts, output)
+        op, factor = self._operation(opts, output)
         spec = (_wire_op(op, output), _reducible(given, factor), counts)
         part = self._join(
             "reduce_scatter",
@@ -263,6 +290,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Collect every member's tensor on all members."""
         (into,), (tensor,) = _nested(outputs), _listed(inputs)
+        _check_apart(into, "all_gather")
         return self._allgather(into, tensor, opts, "all_gather")
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
@@ -337,6 +365,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         into = _nested(outputs)[0] if root == self._info.rank else []
         if root == self._info.rank and len(into) != self.size():
             raise ValueError(f"gather wants {self.size()} output tensors, got {len(into)}.")
+        _check_apart(into, "gather")
         part = self._join(
             "gather",
             (root, tensors.elements(tensor)),
@@ -376,7 +405,9 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
         """Give entry r to member r; entry r of the output comes from member r."""
-        return self._alltoall(_listed(outputs), _listed(inputs), opts, "all_to_all")
+        into = _listed(outputs)
+        _check_apart(into, "all_to_all")
+        return self._alltoall(into, _listed(inputs), opts, "all_to_all")
 
     def all_to_all_single(
         self, output: Any, given: Any, output_splits: Any, input_splits: Any, opts: Any = None
@@ -437,9 +468,11 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         number = self._link.isend(
             self._info.id, dest, tag, envelope + data.tobytes(), claimed=len(data), call=call
         )
-        return NetworkWork(
-            self._link, [WorkPart(number, sent=[tensor])], call, [tensor], blocking=blocking
-        )
+        part = WorkPart(number, sent=[tensor])
+        if not blocking:
+            told = f"{format_call(call)} at {self._link.place}"
+            self._link.in_flight.sends[number] = lambda: part.check_sent(told)
+        return NetworkWork(self._link, [part], call, [tensor], blocking=blocking)
 
     def recv(self, given: Any, source: int | None, tag: int = 0) -> NetworkWork:
         """Receive a tensor from a member."""
@@ -455,7 +488,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         awaited = None if blocking else self._link.awaited(call, tensors.storage(tensor))
 
         def deliver(completion: Completion) -> None:
-            _receive(tensor, completion, call, self._info.members)
+            _receive(tensor, completion, call, self._info.members, self._link.libraries)
 
         part = WorkPart(number, deliver, received=[tensor], awaited=awaited)
         return NetworkWork(self._link, [part], call, [tensor], blocking=blocking)
@@ -472,6 +505,16 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         root = int(opts.rootRank) if opts is not None else 0
         self._world_rank(root, shown, word)
         return root
+
+    def _operation(self, opts: Any, tensor: torch.Tensor) -> tuple[str, Any]:
+        op, factor = _operation(opts, tensor)
+        if op == "AVG" and tensors.dtype_name(tensor) in _WHOLE:
+            self._link.remark(
+                "average",
+                f"ReduceOp.AVG at {self._link.here} is of whole numbers, so it is cut to one, "
+                "and gloo refuses it: convert the tensor to float before.",
+            )
+        return op, factor
 
     def _world_rank(self, place: int, shown: str, word: str) -> int:
         """The member at a place of the group, which a call has given as ``word``."""
@@ -498,7 +541,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         received: Sequence[torch.Tensor] = (),
     ) -> WorkPart:
         """Post a collective; ``received`` is poisoned until its values come."""
-        shown = f"{call[0]} {_made_by()}".rstrip()
+        shown = f"{call[0]} {_made_by(self._link.libraries)}".rstrip()
         number = self._link.icollective(
             self._info.id, name, spec, call=call, shown=shown, alike=alike
         )
@@ -590,21 +633,45 @@ def _share(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(tensors.storage(other) == tensors.storage(tensor) for other in others)
 
 
+def _check_apart(into: Sequence[torch.Tensor], shown: str) -> None:
+    """Refuse a list that names one memory twice: all its entries would be what came last."""
+    places = [(tensors.storage(t), t.storage_offset()) for t in into if t.numel()]
+    if len(set(places)) < len(places):
+        raise ValueError(
+            f"{shown}: the list to receive into holds one tensor more than once, as `[t] * n` "
+            "does, so what comes last would be in all of them. Make one tensor for each rank: "
+            "[torch.empty_like(t) for _ in range(n)]."
+        )
+
+
 def _tagged(tag: int, shown: str) -> tuple[tuple[str, int], ...]:
     if tag < 0:
         raise ValueError(f"{shown}: a tag is 0 or more, and this one is {tag}.")
     return (("tag", tag),) if tag else ()
 
 
-def _made_by() -> str:
-    """What makes a collective, if no call of torch.distributed does."""
-    if in_backward():
-        return IN_BACKWARD
+def _made_by(libraries: tuple[str, ...]) -> str:
+    """What makes a collective, if no call of torch.distributed in the program does.
+
+    Args:
+        libraries: folders whose files are none of the program's.
+    """
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename == __file__:
+    found = ""
+    while not found and frame is not None and frame.f_code.co_filename.startswith(libraries):
+        code = frame.f_code
+        found = _maker_in(code.co_filename, code.co_name)
         frame = frame.f_back
-    file = frame.f_code.co_filename if frame is not None else ""
-    return BY_DDP if file.endswith(_REDUCER) else ""
+    return f"{found} {makers.IN_BACKWARD}".lstrip() if in_backward() else found
+
+
+@cache
+def _maker_in(file: str, function: str) -> str:
+    """The maker of collectives whose code is in a library's function; empty if there is none."""
+    if function in _OF_OBJECTS:
+        return _OF_OBJECTS[function]
+    found = next((name for part, name in _MAKERS.items() if part in file), "")
+    return makers.MAKING_DDP if (found, function) == (makers.BY_DDP, "__init__") else found
 
 
 def _calls(name: str) -> bool:
@@ -693,7 +760,7 @@ def _put_all(into: Sequence[torch.Tensor], values: Sequence[Any], call: Call) ->
         if value.nbytes != tensor.numel() * tensor.element_size():
             raise MismatchError(
                 f"{format_call(call)}: rank {rank} of the group gave {value.size} elements, "
-                f"the tensor for them has {tensor.numel()}."
+                f"the tensor for them has {tensor.numel()}. {_SIZES.get(call[0], _SAME_SHAPE)}"
             )
         _put(tensor, value)
 
@@ -706,8 +773,9 @@ def _scatter_into(into: Sequence[torch.Tensor], value: Array) -> None:
 
 
 def _receive(
-    tensor: torch.Tensor, completion: Completion, call: Call, members: Sequence[int]
-) -> None:
+    tensor: torch.Tensor, completion: Completion, call: Call, members: Sequence[int],
+    libraries: tuple[str, ...],
+) -> None:  # fmt: skip
     payload = completion.payload if completion.payload is not None else memoryview(b"")
     code, count = _ENVELOPE.unpack_from(payload)
     name = tensors.NAME_OF[code] if code < len(tensors.NAME_OF) else "unknown"
@@ -715,7 +783,6 @@ def _receive(
         raise MismatchError(
             f"{format_call(call)}: rank {members[completion.source]} sent {count} elements of "
             f"{name}, the tensor to receive into has {tensor.numel()} of "
-            f"{tensors.dtype_name(tensor)}. Give both sides the same shape and dtype. If they have "
-            "them, the two ranks send and receive in different orders."
+            f"{tensors.dtype_name(tensor)}. {_UNFIT.get(_made_by(libraries), _SAME_ORDER)}"
         )
     tensors.write(tensor, np.frombuffer(payload[_ENVELOPE.size :], np.uint8))

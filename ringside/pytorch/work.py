@@ -27,6 +27,7 @@ _Work: Any = dist.Work
 _TorchFuture: Any = torch.futures.Future
 _engine: Any = Variable._execution_engine
 Join: Any = join.Join
+_Reducer: Any = torch._C._distributed_c10d.Reducer
 
 
 class BufferRaceError(RuntimeError):
@@ -63,10 +64,15 @@ class WorkPart:
             for tensor in received:
                 tensors.poison(tensor, awaited.number)
 
+    def check_sent(self, call: str) -> None:
+        """Refuse a tensor that was changed since it was given to be sent."""
+        if [_checksum(tensor) for tensor in self.sent] != self._checksums:
+            raise BufferRaceError(f"{call} was changed")
+
     def finish(self, completion: Completion, call: Call, link: Link) -> None:
         """Take the result; refuse a tensor that was changed meanwhile."""
-        if [_checksum(tensor) for tensor in self.sent] != self._checksums:
-            raise BufferRaceError(f"{format_call(call)} was changed")
+        link.in_flight.sends.pop(self.number, None)
+        self.check_sent(format_call(call))
         awaited = self.awaited
         if awaited is not None:
             link.has_come(awaited)
@@ -178,10 +184,10 @@ class NetworkWork(_Work):  # type: ignore[misc]
             return done
         if self._future is None:
             self._future = _Future(self)
-            if in_backward():
+            if in_backward() and not _waits_in_reducer[0]:
                 # Runs after the last gradient and before the reducer's own callback.
                 _engine.queue_callback(self.wait)
-            elif _for_ranks_that_go_on():
+            elif _waits_in_reducer[0] or _for_ranks_that_go_on():
                 self.wait()
                 return self.get_future()
         return self._future
@@ -191,6 +197,7 @@ class NetworkWork(_Work):  # type: ignore[misc]
         return self.get_future()
 
 
+_waits_in_reducer = [False]  # whether DDP's reducer reduces all and waits for it at once
 _joining: list[list[NetworkWork]] = []  # of each `with model.join():`, what was started inside
 
 
@@ -199,6 +206,9 @@ def wait_where_torch_does_not() -> None:
 
     A rank that has a batch tells so in all-reduces whose works torch drops. They are complete when
     all ranks have come to the end, so nobody waits for long.
+
+    And note when DDP with ``static_graph=True`` reduces all gradients after its first backward
+    pass: the reducer waits there in C++, for what only ``NetworkWork.wait`` can complete.
     """
     enter, leave = Join.__enter__, Join.__exit__
 
@@ -213,6 +223,16 @@ def wait_where_torch_does_not() -> None:
             work.wait()
 
     Join.__enter__, Join.__exit__ = enter_noting, leave_waiting
+    reduce_all = _Reducer._delay_all_reduce
+
+    def reduce_all_waiting(self: Any) -> Any:
+        _waits_in_reducer[0] = True
+        try:
+            return reduce_all(self)
+        finally:
+            _waits_in_reducer[0] = False
+
+    _Reducer._delay_all_reduce = reduce_all_waiting
 
 
 def in_backward() -> bool:

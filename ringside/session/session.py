@@ -727,8 +727,12 @@ def result_of(
 
 # What ranks may say of their own calls: that a buffer's numbers are taken for others, that a place
 # has more room than comes, that nothing was started, that an access is in the midst of a number,
-# that two calls fill one buffer, that a function's result isn't used, that columns are sent.
-_REMARKS = ("kind", "room", "start", "step", "shared", "unused", "order", "columns")
+# that two calls fill one buffer, that a function's result isn't used, that columns are sent; and of
+# averages and training in torch.
+_REMARKS = (
+    *("kind", "room", "start", "step", "shared", "unused", "order", "columns"),
+    *("average", "no gradient", "passed by", "not wrapped", "same order"),
+)
 
 
 def _remarks(told: Any) -> list[tuple[str, str]]:

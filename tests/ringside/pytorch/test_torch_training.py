@@ -42,6 +42,8 @@ def assert_trained(values: list[Any], expected: list[np.ndarray]) -> None:
         {"hook": "own"},
         {"accumulate": 2},
         {"view": True},
+        {"static": True},
+        {"static": True, "hook": "allreduce"},
     ],
     ids=str,
 )

@@ -21,6 +21,7 @@ PROGRAM = HERE / "programs" / "wrong_calls.py"
 GAPS = "Tensors must be contiguous, and this one of shape (2, 2) has strides (4, 2): pass"
 ORDER = "Tensors must be contiguous, and this one of shape (2, 2) has strides (1, 2): pass"
 COPY_BACK = f"{GAPS} copy = tensor.contiguous(), and call tensor.copy_(copy) after it."
+ONE_TENSOR = "the list to receive into holds one tensor more than once"
 WRONG = {
     "all_reduce_gap": ("spoils", f"all_reduce: {COPY_BACK}"),
     "broadcast_gap": ("spoils", f"broadcast: {COPY_BACK}"),
@@ -44,7 +45,7 @@ WRONG = {
     "all_to_all_single_splits": ("refuses", "[2, 2] must be 2 numbers that add up to the tensor's"),
     "all_to_all_single_between_ranks": (
         "refuses",
-        "rank 1 of the group gave 1 elements, the tensor for them has 2",
+        "rank 1 of the group gave 1 elements, the tensor for them has 2. output_split_sizes[r] is",
     ),
     "recv_larger": (
         "spoils",
@@ -52,6 +53,14 @@ WRONG = {
     ),
     "recv_other_dtype": ("spoils", "rank 0 sent 2 elements of int32, the tensor to receive into"),
     "all_gather_dtypes_in_list": ("refuses", "tensors with different dtypes"),
+    "all_gather_into_one_tensor": ("spoils", f"all_gather: {ONE_TENSOR}"),
+    "gather_into_one_tensor": ("spoils", f"gather: {ONE_TENSOR}"),
+    "all_to_all_into_one_tensor": ("spoils", f"all_to_all: {ONE_TENSOR}"),
+    "object_lists_of_two_lengths": (
+        "refuses",
+        "in broadcast of broadcast_object_list, rank 1 gives number of elements 1 and rank 0 "
+        "number of elements 2. Before the objects, broadcast_object_list sends how long they are",
+    ),
     "all_gather_short_list": ("refuses", "all_gather wants 2 output tensors, got 1"),
     "scatter_short_list": ("refuses", "scatter wants 2 tensors, one per rank: 1"),
     "gather_list_on_all": ("refuses", "must NOT be specified on non-destination ranks"),
@@ -84,6 +93,7 @@ WRONG = {
 # What may look wrong and is right, with the same values on both.
 RIGHT = [
     *("all_reduce_turned", "all_gather_gap", "all_gather_into_turned", "gather_gap"),
+    "all_gather_into_rows",
     *("all_gather_into_tensor_gap", "all_gather_into_tensor_with_gaps", "all_to_all_gap"),
     *("reduce_scatter_tensor_turned", "reduce_scatter_tensor_into_gap"),
     *("each_its_own_group_by_a_hash", "group_that_only_members_make", "group_of_others"),

@@ -195,7 +195,7 @@ def unfinished(group):
     x = torch.ones(3)
     dist.isend(x, 1 - group.rank())
     dist.irecv(torch.zeros(3), 1 - group.rank())
-    dist.all_reduce(x, async_op=True)
+    dist.all_reduce(torch.ones(3), async_op=True)
 
 
 def unreceived_wait(group):

@@ -33,14 +33,18 @@ def serial(x, y):
     return list(net.parameters())
 
 
-def ddp(group, x, y, bucket_mb=0.001, hook=None, accumulate=0, view=False):
+def ddp(group, x, y, bucket_mb=0.001, hook=None, accumulate=0, view=False, static=False):
     net = model()
     if group.rank():
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.normal_()  # DDP broadcasts rank 0's
     parallel = DistributedDataParallel(
-        net, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=view
+        net,
+        process_group=group,
+        bucket_cap_mb=bucket_mb,
+        gradient_as_bucket_view=view,
+        static_graph=static,
     )
     if hook == "allreduce":
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks

@@ -218,6 +218,36 @@ def all_gather_dtypes_in_list(group):
 # -- lists, roots, operations ------------------------------------------------------------------
 
 
+def all_gather_into_one_tensor(group):
+    every = [torch.zeros(2)] * group.size()
+    dist.all_gather(every, numbers(1, 2)[0])
+    return listed(every)
+
+
+def gather_into_one_tensor(group):
+    every = at_root([torch.zeros(2)] * group.size())
+    dist.gather(numbers(1, 2)[0], every)
+    return listed(every or [])
+
+
+def all_to_all_into_one_tensor(group):
+    every = [torch.zeros(1)] * group.size()
+    dist.all_to_all(every, list(numbers(2, 1)))
+    return listed(every)
+
+
+def all_gather_into_rows(group):
+    every = torch.zeros(group.size(), 2)
+    dist.all_gather(list(every), numbers(1, 2)[0])
+    return every.tolist()
+
+
+def object_lists_of_two_lengths(group):
+    settings = ["lr", 0.1] if dist.get_rank() == 0 else [None]
+    dist.broadcast_object_list(settings)
+    return settings
+
+
 def all_gather_short_list(group):
     dist.all_gather(zeros(1, 2), torch.ones(2))
 
