@@ -35,10 +35,11 @@
 # shows you what you did not know. All terms of the course stand in the
 # [glossary](../docs/glossary.md), each with an example in numbers.
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Sections 1, 4 and 5 are the half hour: 6 minutes, 8 minutes and 12 minutes,
-# with 4 minutes for the plan of the course in section 10. Sections 2, 3 and 6 to 9 are for
-# reading, or for a second half hour.
+# **For teachers.** The half hour of this lecture shares a meeting with the beginning of lecture 1.
 #
 # Classes stumble over two things. They expect memory to be the weights alone, so let them guess
 # before you show the 16 bytes (section 3). And they expect that twice as many ranks take half the
@@ -63,7 +64,7 @@ rng = np.random.default_rng(0)
 sources = table(DATA / "quoted.csv")  # single figures, each with its source
 quoted = dict(zip(sources["name"].tolist(), sources["value"].tolist()))
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=7
 # ## 1. One model, one GPU
 #
 # The model is a GPT, a network that reads text and predicts how it goes on. It reads text as
@@ -425,7 +426,7 @@ assert round(2 ** -quoted["chinchilla_data_exponent"], 2) == 0.82
 assert quoted["chinchilla_data_exponent"] == 0.28
 assert pictures["JFT-300M"] / 1e6 == 300 and pictures["Llama 3"] / 1e12 == 15.6
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 4. Four cuts
 #
 # A step of training is a batch of samples that goes through a network of layers. You can cut the
@@ -505,7 +506,7 @@ show(figure, ALT)
 # rank on this side need from the other side?" (8 minutes). Most classes find the gradients and the
 # activations themselves, and nobody finds the partial sums.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=13
 # ## 5. Run this in five minutes
 #
 # Here is data parallelism as a program. Each process that takes part is called a **rank**. All
@@ -783,8 +784,101 @@ speedup = times_us[0] / times_us[3]
 assert round(speedup, 1) == 2.9 and round(8 / speedup, 2) == 2.75 and round(speedup / 8, 2) == 0.36
 assert quoted["mlperf_resnet50"] == 0.759
 
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 8. Systems for AI, and AI for systems
+#
+# Research at this border goes in both directions [5].
+#
+# | systems for AI | AI for systems |
+# |---|---|
+# | distributed training (this course) | learning the order in which a database joins its tables |
+# | serving predictions to many users | deciding how many servers to start |
+# | networks whose shape depends on the input | choosing among virtual machines |
+# | secure and private learning | predicting which worker will be slow |
+# | managing thousands of experiments | adapting a radio link to its noise |
+#
+# Good work keeps both sides in view. A scheme that makes each step faster and spoils the training
+# is of no use to anybody.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 9. What this course does, in which order
+#
+# 1. **Messages.** What a message costs, and what goes wrong: [lecture 1](01_messages.ipynb).
+# 2. **Training as arithmetic.** What one process computes: [lecture 2](02_sgd.ipynb).
+# 3. **All-reduce.** The sum over all ranks, five ways: [lecture 3](03_allreduce.ipynb).
+# 4. **Data parallelism.** The first cut, and how far it goes: [lecture 4](04_data_parallel.ipynb). Then how to hide its
+#    messages: [lecture 5](05_ddp.ipynb).
+# 5. **Who waits for whom.** Larger batches, stale gradients, few synchronisations:
+#    [lecture 6](06_large_batches_and_asynchrony.ipynb).
+# 6. **Sharding.** One copy of the states for all GPUs: [lecture 7](07_sharding.ipynb).
+# 7. **Tensor parallelism.** The cut inside a layer: [lecture 8](08_model_versus_data.ipynb).
+# 8. **Pipelines.** The cut between layers: [lecture 9](09_pipeline_bubbles.ipynb), and without a
+#    flush, [lecture 10](10_asynchronous_pipelines.ipynb).
+# 9. **Long sequences, large images.** The cut inside a sample:
+#    [lecture 11](11_spatial_and_sequence.ipynb).
+# 10. **All of it at once.** Which axis goes where, and what that costs:
+#     [lecture 12](12_hybrid.ipynb).
+# 11. **Inference.** The same cuts when a model writes: [lecture 13](13_inference.ipynb).
+# 12. **Experts.** A layer of which each token uses a part: [lecture 14](14_experts.ipynb).
+#
+# In each unit you write the scheme yourself, in 15 to 40 lines. Your program is judged by what it
+# sends, by the order in which it works, and by the time that it would take on a cluster.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 10. Back to the first question
+#
+# The authors of our model timed it on 32 GPUs, which reached 4.4 PFLOP/s together [1]. At this
+# rate the 27 days become 21 hours. Now use 512 GPUs of the modelled cluster *Zaratan*: four GPUs
+# in a node, and one link of 12.5 GB/s between nodes. One step reads 512 sequences, one on each
+# GPU. Its gradients are 3.3 GB, and they travel round a ring after the backward pass.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("00/share", "What share of the step is communication?", unit="%")
+
+# %% slideshow={"slide_type": "fragment"}
+zaratan = ringside.Machine.load("zaratan")
+num_gpus = 512
+compute_s = 6 * num_parameters * length / flop_per_s  # one sequence on each GPU
+gradient_bytes = 2 * num_parameters  # 16 bits for each parameter
+piece_s = zaratan.alpha_s + gradient_bytes / num_gpus * zaratan.beta_s_per_byte
+ring_s = 2 * (num_gpus - 1) * piece_s
+
+print(f"computing {compute_s * 1e3:.0f} ms, the ring {ring_s * 1e3:.0f} ms")
+hours = days(num_parameters, num_tokens, num_gpus) * 24
+with_messages = hours * (1 + ring_s / compute_s)
+print(f"{hours:.1f} h without messages, {with_messages:.1f} h with them")
+reveal("00/share", 100 * ring_s / (compute_s + ring_s))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Without messages, the training would take 1.3 hours. With them it takes 5.9 hours, and in 79 % of
+# the time 512 expensive GPUs wait for the network. The lectures that follow win this time back:
+# with more sequences for each GPU, with a ring that knows which GPUs share a node, and with
+# messages that travel while the next layer is computed. You will see the ledger of this model
+# again. A *ledger* is a table of what things cost:
+#
+# | how it is trained | GPUs | a step of 512 sequences | memory for states on a GPU |
+# |---|---:|---:|---:|
+# | one GPU, one sequence after another | 1 | 74.2 s | 26.4 GB |
+# | data parallelism, nothing overlaps | 512 | 0.68 s | 26.4 GB |
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+assert round(hours, 1) == 1.3 and round(with_messages, 1) == 5.9
+assert round(ring_s / (ring_s + compute_s), 2) == 0.79
+assert round(512 * compute_s, 1) == 74.2 and round(states, 1) == 26.4
+assert round(compute_s + ring_s, 2) == 0.68 and round(gradient_bytes / 1e9, 1) == 3.3
+assert round(one_gpu_days) == 27
+in_all = quoted["megatron_pflop_per_s"] * 1e15
+assert quoted["megatron_pflop_per_s"] == 4.4
+assert round(6 * num_parameters * num_tokens / in_all / 3600) == 21
+assert 1 / zaratan.beta_s_per_byte == 12.5e9
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Appendix: not taught
+#
+# For those who want to know more. Nothing that is taught needs it.
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 8. Where it breaks
+# ## 11. Where it breaks
 #
 # **Where more ranks don't help.** You saw it in section 5: the work of a rank must be large
 # against its messages. And if a batch has $B$ samples, no more than $B$ ranks can share it.
@@ -835,82 +929,9 @@ assert round(flop_per_byte, 1) == 12.5 and round(2 / 8 / flop_per_byte, 2) == 0.
 assert quoted["accelerator_share"] == 0.80 and quoted["software_share"] == 0.20
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 9. Systems for AI, and AI for systems
+# ## At home
 #
-# Research at this border goes in both directions [5].
-#
-# | systems for AI | AI for systems |
-# |---|---|
-# | distributed training (this course) | learning the order in which a database joins its tables |
-# | serving predictions to many users | deciding how many servers to start |
-# | networks whose shape depends on the input | choosing among virtual machines |
-# | secure and private learning | predicting which worker will be slow |
-# | managing thousands of experiments | adapting a radio link to its noise |
-#
-# Good work keeps both sides in view. A scheme that makes each step faster and spoils the training
-# is of no use to anybody.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 10. What this course does, in which order
-#
-# 1. **Messages.** What a message costs, and what goes wrong: [lecture 1](01_messages.ipynb).
-# 2. **Training as arithmetic.** What one process computes: [lecture 2](02_sgd.ipynb).
-# 3. **All-reduce.** The sum over all ranks, five ways: [lecture 3](03_allreduce.ipynb).
-# 4. **Data parallelism.** The first cut, and how far it goes: [lecture 4](04_data_parallel.ipynb). Then how to hide its
-#    messages: [lecture 5](05_ddp.ipynb).
-# 5. **Tensor parallelism.** The cut inside a layer: [lecture 8](08_model_versus_data.ipynb).
-# 6. **Pipelines.** The cut between layers: [lecture 9](09_pipeline_bubbles.ipynb).
-#
-# In each unit you write the scheme yourself, in 15 to 40 lines. Your program is judged by what it
-# sends, by the order in which it works, and by the time that it would take on a cluster.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 11. Back to the first question
-#
-# The authors of our model timed it on 32 GPUs, which reached 4.4 PFLOP/s together [1]. At this
-# rate the 27 days become 21 hours. Now use 512 GPUs of the modelled cluster *Zaratan*: four GPUs
-# in a node, and one link of 12.5 GB/s between nodes. One step reads 512 sequences, one on each
-# GPU. Its gradients are 3.3 GB, and they travel round a ring after the backward pass.
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("00/share", "What share of the step is communication?", unit="%")
-
-# %% slideshow={"slide_type": "fragment"}
-zaratan = ringside.Machine.load("zaratan")
-num_gpus = 512
-compute_s = 6 * num_parameters * length / flop_per_s  # one sequence on each GPU
-gradient_bytes = 2 * num_parameters  # 16 bits for each parameter
-piece_s = zaratan.alpha_s + gradient_bytes / num_gpus * zaratan.beta_s_per_byte
-ring_s = 2 * (num_gpus - 1) * piece_s
-
-print(f"computing {compute_s * 1e3:.0f} ms, the ring {ring_s * 1e3:.0f} ms")
-hours = days(num_parameters, num_tokens, num_gpus) * 24
-with_messages = hours * (1 + ring_s / compute_s)
-print(f"{hours:.1f} h without messages, {with_messages:.1f} h with them")
-reveal("00/share", 100 * ring_s / (compute_s + ring_s))
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# Without messages, the training would take 1.3 hours. With them it takes 5.9 hours, and in 79 % of
-# the time 512 expensive GPUs wait for the network. The lectures that follow win this time back:
-# with more sequences for each GPU, with a ring that knows which GPUs share a node, and with
-# messages that travel while the next layer is computed. You will see the ledger of this model
-# again. A *ledger* is a table of what things cost:
-#
-# | how it is trained | GPUs | a step of 512 sequences | memory for states on a GPU |
-# |---|---:|---:|---:|
-# | one GPU, one sequence after another | 1 | 74.2 s | 26.4 GB |
-# | data parallelism, nothing overlaps | 512 | 0.68 s | 26.4 GB |
-
-# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-assert round(hours, 1) == 1.3 and round(with_messages, 1) == 5.9
-assert round(ring_s / (ring_s + compute_s), 2) == 0.79
-assert round(512 * compute_s, 1) == 74.2 and round(states, 1) == 26.4
-assert round(compute_s + ring_s, 2) == 0.68 and round(gradient_bytes / 1e9, 1) == 3.3
-assert round(one_gpu_days) == 27
-in_all = quoted["megatron_pflop_per_s"] * 1e15
-assert quoted["megatron_pflop_per_s"] == 4.4
-assert round(6 * num_parameters * num_tokens / in_all / 3600) == 21
-assert 1 / zaratan.beta_s_per_byte == 12.5e9
+# Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 12. Two puzzles

@@ -48,6 +48,9 @@
 # | $\beta$ | what each byte costs: the *inverse* of the bandwidth | seconds per byte | 1 ns, that is 1 GB/s |
 # | $\eta$ | learning rate | | `0.1` |
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import json
 import os
@@ -76,9 +79,9 @@ COMPUTE, COMMUNICATION, INK = "#0072b2", "#e69f00", "#1b1f24"
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 1 to 5 (forty minutes).** Let the class vote on the first prompt before you
+# **For teachers, sections 1 to 5.** Let the class vote on the first prompt before you
 # show anything. Most guesses are far too low, by a factor of ten or more. Write the median on the
-# board and come back to it in section 15. In section 2 some students expect the list to grow,
+# board and come back to it in section 13. In section 2 some students expect the list to grow,
 # because they think of threads. Ask where the list lives. In section 5 let a student tell the story
 # of the timeline in words, from left to right, before you explain the colours.
 
@@ -192,7 +195,7 @@ reveal("01/shared-list", str(lists[3]))
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert lists == [[0], [1], [2], [3]]
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 3. A message
 #
 # What one rank needs from another has to be sent *and* received. Both ranks must act. A message
@@ -288,7 +291,7 @@ reveal("01/wrong-tag", "it waits for ever" if waits else "it takes the message")
 # sent. So two messages from rank 0 to rank 1 with the same tag never overtake each other. Messages
 # from *different* senders may arrive in any order.
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=10
 # ## 4. What a message costs
 #
 # Follow a message of $n$ bytes. First the sender's library prepares it, the network card takes it,
@@ -351,7 +354,7 @@ show(figure, "Time of a message on the textbook machine, on logarithmic axes: fl
 # Look at the units. $\beta$ is in seconds per byte. Some slides call $\beta$ "the bandwidth" and
 # still write $\alpha + n\beta$. Then $n\beta$ would be in bytes² per second, which is no time.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=20
 # ## 5. How to read a timeline
 #
 # Rank 0 computes for 5 µs, and sends the 1000 numbers that it has found. Rank 1 receives them and
@@ -582,7 +585,7 @@ show(figure, "Half a round trip against the size of the message, on logarithmic 
 # used again), and that `Isend` is faster (it takes as long; the rank is free meanwhile). Let them
 # find a timeline in which posting early gains nothing: there the rank has no other work.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 7. A program that hangs, and its doctor
 #
 # Two ranks want to exchange their arrays. Each sends its own to the other, and then receives.
@@ -658,7 +661,7 @@ print(cured.values, f"after {cured.makespan_s * 1e6:.0f} µs")
 assert cured.values == [1.0, 0.0] and np.isclose(cured.makespan_s, alpha + 8000 * beta)
 assert round(cured.makespan_s * 1e6) == 9
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=5
 # ## 8. Why small messages hide it
 #
 # If you try `swap.py` on a real MPI with a short array, it works. MPI libraries send short and long
@@ -741,7 +744,7 @@ reveal("01/eager", str(passed))
 assert passed == 2 and 500 * 8 == 4000 < buffering.eager_threshold_bytes == 512 * 8 == 4096
 assert "0 -> 1 -> 2 -> 3 -> 4 -> 0" in str(ring.error)
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
 # ## 9. Post now, wait later
 #
 # A blocking call keeps a rank busy with waiting. `Isend` and `Irecv` (the I stands for *immediate*)
@@ -908,10 +911,10 @@ reveal("01/touched", "it depends on the moment" if refused else "zeros")
 # **For teachers, section 10 (half an hour).** Cover the last column of the table and let the class
 # fill it in for four ranks on paper. Ask for the pairs of opposites (broadcast and reduce, scatter
 # and gather, all-gather and reduce-scatter), then which two make an all-reduce. Stumbling block:
-# "only rank 0 has the data, so only rank 0 calls broadcast". Sections 11 to 13 (half an hour) are
+# "only rank 0 has the data, so only rank 0 calls broadcast". Sections 11 to 14 (half an hour) are
 # reading; show one terminal live if you can.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
 # ## 10. Calls that all ranks make together
 #
 # In training the same patterns of messages come again and again: one rank has something for all, or
@@ -1271,8 +1274,81 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # The first thing to ask a new job is *where* its ranks are. Two ranks on one node talk through
 # memory, two ranks on two nodes through the network. The last module of the assignment does that.
 
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
+# ## 13. Back to 3.3 GB
+#
+# Now you can derive the first two numbers of this lecture. The model of the cluster `zaratan` [11]
+# has $\alpha = 2.7$ µs between nodes and a bandwidth of 12.5 GB/s. One message with all of the
+# gradients takes $\alpha + n\beta = 0.26$ s, and the latency in it is nothing. One message for each
+# number pays the latency 1.7 billion times, and that makes 74 minutes.
+#
+# A real training program does neither. Its parameters are stored as *tensors*, arrays of one matrix
+# or one vector each: 12 in each of the 24 layers (the weights and biases of four matrices, and two
+# layer norms), two tables of words and positions, and one last layer norm. That is 292 tensors.
+# Suppose that it sends each tensor as a message.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert 12 * layers + 2 + 2 == 292 and layers == 24 and np.isclose(zaratan.alpha_s, 2.7e-6)
+assert round(parameters / 1e9, 1) == 1.7 and round(one_by_one_s / 60) == 74
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("01/by-tensor", "How much longer does this take than one message?", unit="ms")
+
+# %% slideshow={"slide_type": "fragment"}
+tensors = 12 * layers + 2 + 2
+by_tensor_s = tensors * zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte
+print(f"{tensors} messages {by_tensor_s * 1e3:.1f} ms")
+print(f"one message  {one_message_s * 1e3:.1f} ms")
+reveal("01/by-tensor", (by_tensor_s - one_message_s) * 1e3)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Less than a thousandth of a second, on top of 264 ms. So 292 messages are as good as one, and they
+# have an advantage: the first can leave as soon as *its* tensor is ready, while the other gradients
+# are still being computed. This is the overlap of section 9, and
+# [lecture 5](05_ddp.ipynb) builds it. Small tensors are put together into *buckets* there, since a
+# bias of 2304 numbers is still much shorter than $n_{1/2}$.
+#
+# **Is a quarter of a second much?** One GPU that reaches 137 TFLOP/s (137 million million operations
+# each second), as in [1], needs 1.8 s to compute a step with 8 texts. If the message is exposed, it makes the step longer by 15 %. If it
+# travels while the rest is computed, it costs almost nothing. So the number that opened this
+# lecture is not a bill yet: it depends on when the message is posted. The course keeps a **ledger**
+# for this model, a table with a line for each lecture from [lecture 2](02_sgd.ipynb) on: how long a
+# step takes, and how much of its communication is exposed.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert 0 < by_tensor_s - one_message_s < 1e-3
+assert round(one_message_s * 1e3) == 264
+per_word = 96 * layers * width**2 * (1 + positions / (6 * width) + words / (12 * layers * width))
+step_s = 8 * positions * per_word / 137e12  # Narayanan et al. 2021: table 1, equation 3
+assert round(32 * 137e12 / 1e15, 1) == 4.4  # all 32 GPUs of the table, in PFLOP/s
+assert round(step_s, 1) == 1.8 and round(one_message_s / step_s, 2) == 0.15
+assert 2 * width < 0.2 * zaratan.alpha_s / zaratan.beta_s_per_byte and width == 2304
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
+# **Words on slides that you may meet.** Three of them are out of date or mixed up:
+#
+# | slide | today |
+# |---|---|
+# | "$\beta$: bandwidth", with the time $\alpha + n\beta$ [10] | $\beta$ is the *inverse* of the bandwidth, in seconds per byte |
+# | TensorFlow: "MPI, NCCL" and "MKL-DNN"; `tf.distribute` for several nodes [8] | TensorFlow 2 has no MPI; MKL-DNN is oneDNN; `tf.distribute` serves one node as well |
+# | PyTorch: "Gloo, MPI, NCCL" [8]; a table of three backends [9] | four built-in backends, with XCCL; MPI only if you build PyTorch with it [5] |
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers, sections 15 to 17 (half an hour, and homework).** The table of corrections comes from
+# three decks that are in use. In the deck with $\beta$ as bandwidth, $\alpha$ is also the learning
+# rate and the latency, and $N$ counts samples, workers and parameters; that is why section 0 fixes
+# one notation. The backend table of [9] is still right for its three backends. Older versions of the
+# documentation (`2.3`) denied gloo's `reduce` and `all_gather` on GPUs, so students find both on the
+# web. The puzzles are for pairs, ten minutes each. Take the first one in class: everybody sees at
+# once in the timeline that it is a staircase.
+
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. One node with several devices
+# ## Appendix: not taught
+#
+# For those who want to know more. Nothing that is taught needs it.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 14. One node with several devices
 #
 # Inside one node there are shorter ways. They come in three kinds.
 #
@@ -1319,7 +1395,7 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # | who starts the ranks? | mpiexec, torchrun, srun | the same |
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 14. How good are two numbers?
+# ## 15. How good are two numbers?
 #
 # Here are measurements between two nodes of a cloud, made with the OSU micro-benchmarks, the usual
 # ping-pong of this field [4]. Take two of the points, 64 KiB (96.5 µs) and 1 MiB (265 µs). Draw the
@@ -1385,72 +1461,9 @@ show(figure, "Measured time of a message between two nodes of a cloud, with a st
 # programs is faster. That is what you need when you design one.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 15. Back to 3.3 GB
+# ## At home
 #
-# Now you can derive the first two numbers of this lecture. The model of the cluster `zaratan` [11]
-# has $\alpha = 2.7$ µs between nodes and a bandwidth of 12.5 GB/s. One message with all of the
-# gradients takes $\alpha + n\beta = 0.26$ s, and the latency in it is nothing. One message for each
-# number pays the latency 1.7 billion times, and that makes 74 minutes.
-#
-# A real training program does neither. Its parameters are stored as *tensors*, arrays of one matrix
-# or one vector each: 12 in each of the 24 layers (the weights and biases of four matrices, and two
-# layer norms), two tables of words and positions, and one last layer norm. That is 292 tensors.
-# Suppose that it sends each tensor as a message.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert 12 * layers + 2 + 2 == 292 and layers == 24 and np.isclose(zaratan.alpha_s, 2.7e-6)
-assert round(parameters / 1e9, 1) == 1.7 and round(one_by_one_s / 60) == 74
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("01/by-tensor", "How much longer does this take than one message?", unit="ms")
-
-# %% slideshow={"slide_type": "fragment"}
-tensors = 12 * layers + 2 + 2
-by_tensor_s = tensors * zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte
-print(f"{tensors} messages {by_tensor_s * 1e3:.1f} ms")
-print(f"one message  {one_message_s * 1e3:.1f} ms")
-reveal("01/by-tensor", (by_tensor_s - one_message_s) * 1e3)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# Less than a thousandth of a second, on top of 264 ms. So 292 messages are as good as one, and they
-# have an advantage: the first can leave as soon as *its* tensor is ready, while the other gradients
-# are still being computed. This is the overlap of section 9, and
-# [lecture 5](05_ddp.ipynb) builds it. Small tensors are put together into *buckets* there, since a
-# bias of 2304 numbers is still much shorter than $n_{1/2}$.
-#
-# **Is a quarter of a second much?** One GPU that reaches 137 TFLOP/s (137 million million operations
-# each second), as in [1], needs 1.8 s to compute a step with 8 texts. If the message is exposed, it makes the step longer by 15 %. If it
-# travels while the rest is computed, it costs almost nothing. So the number that opened this
-# lecture is not a bill yet: it depends on when the message is posted. The course keeps a **ledger**
-# for this model, a table with a line for each lecture from [lecture 2](02_sgd.ipynb) on: how long a
-# step takes, and how much of its communication is exposed.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert 0 < by_tensor_s - one_message_s < 1e-3
-assert round(one_message_s * 1e3) == 264
-per_word = 96 * layers * width**2 * (1 + positions / (6 * width) + words / (12 * layers * width))
-step_s = 8 * positions * per_word / 137e12  # Narayanan et al. 2021: table 1, equation 3
-assert round(32 * 137e12 / 1e15, 1) == 4.4  # all 32 GPUs of the table, in PFLOP/s
-assert round(step_s, 1) == 1.8 and round(one_message_s / step_s, 2) == 0.15
-assert 2 * width < 0.2 * zaratan.alpha_s / zaratan.beta_s_per_byte and width == 2304
-
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
-# **Words on slides that you may meet.** Three of them are out of date or mixed up:
-#
-# | slide | today |
-# |---|---|
-# | "$\beta$: bandwidth", with the time $\alpha + n\beta$ [10] | $\beta$ is the *inverse* of the bandwidth, in seconds per byte |
-# | TensorFlow: "MPI, NCCL" and "MKL-DNN"; `tf.distribute` for several nodes [8] | TensorFlow 2 has no MPI; MKL-DNN is oneDNN; `tf.distribute` serves one node as well |
-# | PyTorch: "Gloo, MPI, NCCL" [8]; a table of three backends [9] | four built-in backends, with XCCL; MPI only if you build PyTorch with it [5] |
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 14 to 17 (half an hour, and homework).** The table of corrections comes from
-# three decks that are in use. In the deck with $\beta$ as bandwidth, $\alpha$ is also the learning
-# rate and the latency, and $N$ counts samples, workers and parameters; that is why section 0 fixes
-# one notation. The backend table of [9] is still right for its three backends. Older versions of the
-# documentation (`2.3`) denied gloo's `reduce` and `all_gather` on GPUs, so students find both on the
-# web. The puzzles are for pairs, ten minutes each. Take the first one in class: everybody sees at
-# once in the timeline that it is a staircase.
+# Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 16. Three puzzles

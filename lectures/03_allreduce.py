@@ -42,6 +42,9 @@
 # a *virtual* clock for a cluster that you describe by a few numbers. So every time in this notebook
 # is exact, and it is the same on every computer.
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **One notation.** Slides on this subject use $N$ for the samples, for the parameters and for the
 # workers. They use $\alpha$ for the learning rate and for the latency. In this lecture each sign
@@ -56,24 +59,21 @@
 # | $\gamma$ | time to add up one byte's worth of numbers | seconds per byte |
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Plan two sessions of an hour and a quarter: sections 1 to 6, then sections 7 to
-# 13. The puzzles and the five questions are homework.
+# **For teachers.** Sections 2 and 3 are there for those who come without lecture 1.
 #
-# | section | minutes | ask the class | where classes stumble |
-# |---|---|---|---|
-# | 1 | 5 | Who has seen 553 MB of gradients before? | |
-# | 2 | 15 | What does rank 0 return from `swap`? | Many think that `Send` always returns at once. |
-# | 3 | 10 | How long does the exchange take? | Some add the times of the two directions. |
-# | 4 | 8 | What does posting at once save? | They expect bytes to be saved. |
-# | 5 | 12 | Does the order of sending matter? | "All are posted at once, so no." Collect votes. |
-# | 6 | 16 | By what factor does the ring's time grow with $p$? | Nearly all say 1. |
-# | 7 | 14 | How long is the last step of halving? | They forget the way back. |
-# | 8 | 12 | Which saves more, the second tree or the chunks? | Which port is the busiest in one tree? |
-# | 9 | 12 | Do the crossings move with the latency? | |
-# | 10 | 14 | Put the five cases on nodes in order. | They count bytes per rank, not per node. |
-# | 11 | 6 | How far off is NCCL's own formula? | |
-# | 12 | 12 | How far off is the prediction at 1 MB? | A large error is no failure: ask what it says. |
-# | 13 | 8 | Which part of a step is the all-reduce? | They forget that chips differ in speed. |
+# | section | ask the class | where classes stumble |
+# |---|---|---|
+# | 1 | Who has seen 553 MB of gradients before? | |
+# | 4 | What does posting at once save? | They expect bytes to be saved. |
+# | 5 | Does the order of sending matter? | "All are posted at once, so no." Collect votes. |
+# | 6 | By what factor does the ring's time grow with $p$? | Nearly all say 1. |
+# | 7 | How long is the last step of halving? | They forget the way back. |
+# | 8 | Which saves more, the second tree or the chunks? | Which port is the busiest in one tree? |
+# | 9 | Do the crossings move with the latency? | |
+# | 10 | Put the five cases on nodes in order. | They count bytes per rank, not per node. |
+# | 11 | How far off is NCCL's own formula? | |
+# | 12 | Which part of a step is the all-reduce? | They forget that chips differ in speed. |
+# | 14 | How far off is the prediction at 1 MB? | A large error is no failure: ask what it says. |
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
@@ -93,7 +93,7 @@ machine = ringside.Machine.load("textbook")
 alpha, beta = machine.alpha_s, machine.beta_s_per_byte
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=5
 # ## 1. The problem: a sum of gradients
 #
 # Training by gradient descent needs the gradient of the loss over a batch. Four workers can share
@@ -133,7 +133,7 @@ print(f"{megabytes[largest]:.0f} MB of them in the largest layer, {name}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Every worker must give 553 MB to the others and get 553 MB from them, in each of many thousand
-# steps. **How long does that take, next to the rest of a step?** Section 13 answers this question.
+# steps. **How long does that take, next to the rest of a step?** Section 12 answers this question.
 # The sections before it give you what you need for the answer: what a message costs, which
 # algorithms there are, and how fast any of them *can* be.
 
@@ -498,7 +498,7 @@ assert round(gamma / beta, 2) == 0.03
 # switches overlaps between messages that are posted together, as in the picture above. Time that
 # the processor spends on starting a message does not overlap. Our picture is the optimistic end.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 4. Star: one master
 #
 # Do the running example with arrays. One master does all the adding. This is called a *parameter
@@ -611,7 +611,7 @@ assert np.isclose(in_torch.makespan_s, at_once.makespan_s)
 slide_s = alpha + p * n * beta
 assert np.isclose(slide_s, 9e-6) and slide_s < at_once.makespan_s < in_a_row.makespan_s
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=10
 # ## 5. Sharded server: every rank is the master of a part
 #
 # Only the ports of rank 0 were busy. The ports of the other ranks stood idle most of the time. So
@@ -744,7 +744,7 @@ reveal("03/by-layer", load.max() / even)
 assert round(load.max()) == 411 and round(megabytes[largest] / megabytes.sum(), 2) == 0.74
 assert round(even) == 138 and round(load.max() / even, 1) == 3.0
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=30
 # ## 6. Ring
 #
 # Here is a different idea: every rank talks only to its two neighbours. It receives from the left
@@ -1024,9 +1024,9 @@ assert round(latency_s[-1] * 1e3, 1) == 8.2 and transfer_s[-1] < 0.2e-3
 # **Why use a ring at all?** Compare it with the sharded server. Each rank sends the same
 # $2\frac{p-1}{p}n$ bytes, but pays $2\alpha$ instead of $2(p-1)\alpha$. In this model the sharded
 # server *always* wins. Keep this question in mind. Section 10 answers it with a machine whose ranks
-# share wires, and section 12 with what the model leaves out.
+# share wires, and section 14 with what the model leaves out.
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 7. Recursive doubling and halving
 #
 # The lower bound for latency contains a logarithm. Here is how to reach it. In step $k$, exchange
@@ -1368,7 +1368,7 @@ reveal("03/chunks", str(chunk_counts[np.argmin(makespans)]))
 assert [chunk_counts[i] for i in (3, 7)] == [8, 128]
 assert [round(makespans[i] * 1e6) for i in (0, 3, 7)] == [108, 62, 57]
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 9. Crossover: which one, when?
 #
 # Now compare all of them: 16 ranks, from 16 bytes to 16 MB. Every run leaves a **trace**, which is
@@ -1594,7 +1594,7 @@ reveal("03/slowest", SCHEMES[np.argmax(times_us[20_000])])
 np.testing.assert_allclose(times_us[200], [2.35, 3.6, 6.35, 14.35])
 assert times_us[200] == [2.35, 3.6, 6.35, 14.35] and times_us[20_000] == [37, 63, 41, 49]
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 10. Topology: who has a wire to whom?
 #
 # So far any two ranks could talk at full speed. Now draw the wires as a graph. Two numbers of a graph
@@ -1818,7 +1818,7 @@ assert (ports_GB["your ring"] > 0).sum() == 1 and np.allclose(
 sent = run.timeline.bytes_matrix.sum(axis=1)
 assert (sent == 2 * 15 / 16 * n0).all() and run.world_size == 16
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"] meeting=2 minutes=10
 # ## 11. What the libraries choose
 #
 # **MPICH** has had this rule for `MPI_Allreduce` since [6]. It is still in its source
@@ -1888,8 +1888,152 @@ assert ring_us / tree_us > 180  # published: up to 180 times [11]
 # and latest NCCL". It is $2\log_2 p$ levels, and the chunks on top. NCCL 2.4 (February 2019) brought
 # it and was *tested* on Summit. NCCL goes back to rings where they give more bandwidth [11].
 
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
+# ## 12. 553 MB, next to a step
+#
+# Now answer the question of section 1: how long does VGG-16's all-reduce take, next to the rest of a
+# step? Take 32 GPUs on 8 nodes of the `zaratan` model [9], and 64 images for each GPU.
+#
+# The computing first. Training VGG-16 on one image takes 92.6 billion floating-point operations
+# ([lecture 2](02_sgd.ipynb) counts them). One GPU of the model does at most 19.5 TFLOP/s in float32.
+# That is the peak of an A100 without tensor cores, so a real step takes longer.
+
+# %% slideshow={"slide_type": "fragment"}
+step_flops = 64 * 92.6e9
+compute_s = step_flops / zaratan.flop_per_s
+print(f"forward and backward of 64 images: {compute_s * 1e3:.0f} ms")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The program below computes, and then does a ring all-reduce. All ranks are in order, as in case (a)
+# of section 10.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile vgg_step.py
+from ring_traffic import ring
+
+import ringside
+
+
+def step(comm, nbytes, num_flops):
+    ringside.compute(num_flops=num_flops, phase="forward and backward")
+    ring(comm, nbytes)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "03/step",
+    "Which part of such a step on 32 GPUs is exposed communication?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+gradient_bytes = 1e6 * megabytes.sum()
+run = ringside.run("vgg_step.py:step", 32, (n0, step_flops), machine=zaratan)
+step_s = on_zaratan(run.trace, gradient_bytes)
+exposed_s = step_s - compute_s
+print(f"step {step_s * 1e3:.0f} ms, of it exposed {exposed_s * 1e3:.0f} ms")
+reveal("03/step", 100 * exposed_s / step_s)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# **The all-reduce of 553 MB takes 86 ms, after 304 ms of computing.** All of it is exposed: every
+# rank has finished its gradient and waits. It is 22 % of the step. With a chip that computes faster
+# this part grows, since the 86 ms stay. In bf16, a 16-bit number format, large models reach about 140
+# TFLOP/s on the same GPU [15]. Then the computing takes 42 ms, and 67 % of the step is exposed even
+# if the gradients stay in float32.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+weights_of = vgg16["num_parameters"][:13]  # of the convolutions, biases among them
+channels = np.array([64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512])
+width = np.array([224, 224, 112, 112, 56, 56, 56, 28, 28, 28, 14, 14, 14])
+forward = 2 * ((weights_of - channels) * width**2)  # biases take no product
+linear = 2 * (vgg16["num_parameters"][13:] - np.array([4096, 4096, 1000]))
+# three products of each layer, but none for the gradient of the image
+flops_an_image = 3 * (forward.sum() + linear.sum()) - forward[0]
+assert round(flops_an_image / 1e9, 1) == 92.6 and zaratan.flop_per_s == 19.5e12
+assert step_flops == 64 * 92.6e9 and run.world_size == 32
+assert round(compute_s * 1e3) == 304 and round(exposed_s * 1e3) == 86
+assert round(exposed_s / step_s, 2) == 0.22
+fast_s = step_flops / 140e12
+assert round(step_flops / fast_s / 1e12) == 140
+assert round(fast_s * 1e3) == 42 and round(exposed_s / (exposed_s + fast_s), 2) == 0.67
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Was it so on a real machine?** Two measurements of 2017 and 2018 let you check the order of
+# magnitude.
+#
+# - One P100 trains VGG-16 on 154 images per second, with 64 images in a step [16]. So a step without
+#   communication takes 416 ms.
+# - On 512 P100 in servers of four, with 25 Gbit/s between the servers, Horovod reached 68 % of 512
+#   times the speed of one GPU [17].
+#
+# Suppose that these steps had 64 images for each GPU, too. Two bounds are easy. If the ring comes after
+# the computing, all of it is exposed. If the ring runs *while* the GPUs compute, nothing is exposed as
+# long as it is the shorter of the two.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "03/horovod",
+    "Which part of the full speed is left if all of the ring is exposed?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+p = 128 * 4  # servers, and GPUs of each
+p100_step_s = 64 / 154
+ring_512_s = 2 * (p - 1) / p * gradient_bytes / (25e9 / 8)  # 25 Gbit/s, in bytes
+print(f"computing {p100_step_s * 1e3:.0f} ms, ring {ring_512_s * 1e3:.0f} ms")
+print(f"all exposed: {p100_step_s / (p100_step_s + ring_512_s):.0%} of the full speed")
+reveal("03/horovod", 100 * p100_step_s / (p100_step_s + ring_512_s))
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# The ring takes 354 ms beside 416 ms of computing. With everything exposed 54 % of the speed is left,
+# and with nothing exposed 100 %. The published 68 % [17] lies between the two. It means a step of
+# 611 ms, in which 196 ms are exposed. That is 55 % of the ring. The rest of it ran while the GPUs still
+# computed. How to hide more of it is the subject of [lecture 5](05_ddp.ipynb).
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
+all_exposed = p100_step_s / (p100_step_s + ring_512_s)
+assert p == 512 and round(64 / p100_step_s) == 154
+assert round(p100_step_s * 1e3) == 416 and round(ring_512_s * 1e3) == 354
+assert round(all_exposed, 2) == 0.54 and all_exposed < 0.68 < 1
+horovod_step_s = p100_step_s / 0.68
+assert round(horovod_step_s * 1e3) == 611
+assert round((horovod_step_s - p100_step_s) * 1e3) == 196
+assert round((horovod_step_s - p100_step_s) / ring_512_s, 2) == 0.55
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 13. Summary
+#
+# | algorithm | messages in a row | bytes through the busiest port | good for |
+# |---|---|---|---|
+# | star, in a row | $2(p-1)$ | $2(p-1)n$ | a first program, and no more |
+# | star, at once | $2$ | $2(p-1)n$ | few ranks, short vectors |
+# | sharded server | $2$ to $2(p-1)$ | $2\frac{p-1}{p}n$ | wires between all pairs |
+# | ring | $2(p-1)$ | $2\frac{p-1}{p}n$ | long vectors, any $p$, nodes in order |
+# | recursive doubling | $\log_2 p$ | $n\log_2 p$ | short vectors |
+# | halving-doubling | $2\log_2 p$ | $2\frac{p-1}{p}n$ | $p$ a power of two, near partners first |
+# | double tree, $c$ chunks | about $2\log_2 p + 2c$ | $2n$ | long vectors on many ranks |
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers.** These errors are on slides of [4], a deck that is otherwise worth your time. A
+# class that hasn't seen the deck needs none of them.
+#
+# | slide | correct |
+# |---|---|
+# | "$\beta$ bandwidth" | $\beta$ is seconds per byte; and $\gamma$ is missing |
+# | parameter server $\alpha + PN\beta$ | $2(p-1)(\alpha + n\beta)$, or $2(\alpha + (p-1)n\beta)$ posted at once |
+# | ring takes $P-1$ rounds | $2(p-1)$ |
+# | double tree: $\log p$ rounds, "used on Summit and latest NCCL" | $2\log_2 p$ and chunks; since NCCL 2.4, tested on Summit, chosen where it is faster |
+# | ring's time "independent of the number of processors" | only the bytes, and only in the limit; latency is $2(p-1)\alpha$ |
+# | key $i$ to machine $i$, $N/P$ each | only for equal keys; cut by range |
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Appendix: not taught
+#
+# For those who want to know more. Nothing that is taught needs it.
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 12. What the model forgets
+# ## 14. What the model forgets
 #
 # **Two nodes, one rank on each.** A published table [12] holds measurements between two machines of
 # a cloud: the time of a message and the time of an all-reduce, for many sizes. With two ranks,
@@ -2051,144 +2195,10 @@ assert round(a_us) == 44 and round(1e-3 / b_us) == 100
 assert round(np.median(errors), 2) == 0.13 and round(errors.max(), 2) == 0.36
 assert round(np.median(regimes), 2) == 0.06 and round(regimes.max(), 2) == 0.15
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 13. 553 MB, next to a step
-#
-# Now answer the question of section 1: how long does VGG-16's all-reduce take, next to the rest of a
-# step? Take 32 GPUs on 8 nodes of the `zaratan` model [9], and 64 images for each GPU.
-#
-# The computing first. Training VGG-16 on one image takes 92.6 billion floating-point operations
-# ([lecture 2](02_sgd.ipynb) counts them). One GPU of the model does at most 19.5 TFLOP/s in float32.
-# That is the peak of an A100 without tensor cores, so a real step takes longer.
-
-# %% slideshow={"slide_type": "fragment"}
-step_flops = 64 * 92.6e9
-compute_s = step_flops / zaratan.flop_per_s
-print(f"forward and backward of 64 images: {compute_s * 1e3:.0f} ms")
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# The program below computes, and then does a ring all-reduce. All ranks are in order, as in case (a)
-# of section 10.
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile vgg_step.py
-from ring_traffic import ring
-
-import ringside
-
-
-def step(comm, nbytes, num_flops):
-    ringside.compute(num_flops=num_flops, phase="forward and backward")
-    ring(comm, nbytes)
-
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "03/step",
-    "Which part of such a step on 32 GPUs is exposed communication?",
-    unit="%",
-)
-
-# %% slideshow={"slide_type": "fragment"}
-gradient_bytes = 1e6 * megabytes.sum()
-run = ringside.run("vgg_step.py:step", 32, (n0, step_flops), machine=zaratan)
-step_s = on_zaratan(run.trace, gradient_bytes)
-exposed_s = step_s - compute_s
-print(f"step {step_s * 1e3:.0f} ms, of it exposed {exposed_s * 1e3:.0f} ms")
-reveal("03/step", 100 * exposed_s / step_s)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# **The all-reduce of 553 MB takes 86 ms, after 304 ms of computing.** All of it is exposed: every
-# rank has finished its gradient and waits. It is 22 % of the step. With a chip that computes faster
-# this part grows, since the 86 ms stay. In bf16, a 16-bit number format, large models reach about 140
-# TFLOP/s on the same GPU [15]. Then the computing takes 42 ms, and 67 % of the step is exposed even
-# if the gradients stay in float32.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-weights_of = vgg16["num_parameters"][:13]  # of the convolutions, biases among them
-channels = np.array([64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512])
-width = np.array([224, 224, 112, 112, 56, 56, 56, 28, 28, 28, 14, 14, 14])
-forward = 2 * ((weights_of - channels) * width**2)  # biases take no product
-linear = 2 * (vgg16["num_parameters"][13:] - np.array([4096, 4096, 1000]))
-# three products of each layer, but none for the gradient of the image
-flops_an_image = 3 * (forward.sum() + linear.sum()) - forward[0]
-assert round(flops_an_image / 1e9, 1) == 92.6 and zaratan.flop_per_s == 19.5e12
-assert step_flops == 64 * 92.6e9 and run.world_size == 32
-assert round(compute_s * 1e3) == 304 and round(exposed_s * 1e3) == 86
-assert round(exposed_s / step_s, 2) == 0.22
-fast_s = step_flops / 140e12
-assert round(step_flops / fast_s / 1e12) == 140
-assert round(fast_s * 1e3) == 42 and round(exposed_s / (exposed_s + fast_s), 2) == 0.67
-
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Was it so on a real machine?** Two measurements of 2017 and 2018 let you check the order of
-# magnitude.
+# ## At home
 #
-# - One P100 trains VGG-16 on 154 images per second, with 64 images in a step [16]. So a step without
-#   communication takes 416 ms.
-# - On 512 P100 in servers of four, with 25 Gbit/s between the servers, Horovod reached 68 % of 512
-#   times the speed of one GPU [17].
-#
-# Suppose that these steps had 64 images for each GPU, too. Two bounds are easy. If the ring comes after
-# the computing, all of it is exposed. If the ring runs *while* the GPUs compute, nothing is exposed as
-# long as it is the shorter of the two.
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "03/horovod",
-    "Which part of the full speed is left if all of the ring is exposed?",
-    unit="%",
-)
-
-# %% slideshow={"slide_type": "fragment"}
-p = 128 * 4  # servers, and GPUs of each
-p100_step_s = 64 / 154
-ring_512_s = 2 * (p - 1) / p * gradient_bytes / (25e9 / 8)  # 25 Gbit/s, in bytes
-print(f"computing {p100_step_s * 1e3:.0f} ms, ring {ring_512_s * 1e3:.0f} ms")
-print(f"all exposed: {p100_step_s / (p100_step_s + ring_512_s):.0%} of the full speed")
-reveal("03/horovod", 100 * p100_step_s / (p100_step_s + ring_512_s))
-
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# The ring takes 354 ms beside 416 ms of computing. With everything exposed 54 % of the speed is left,
-# and with nothing exposed 100 %. The published 68 % [17] lies between the two. It means a step of
-# 611 ms, in which 196 ms are exposed. That is 55 % of the ring. The rest of it ran while the GPUs still
-# computed. How to hide more of it is the subject of [lecture 5](05_ddp.ipynb).
-
-# %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
-all_exposed = p100_step_s / (p100_step_s + ring_512_s)
-assert p == 512 and round(64 / p100_step_s) == 154
-assert round(p100_step_s * 1e3) == 416 and round(ring_512_s * 1e3) == 354
-assert round(all_exposed, 2) == 0.54 and all_exposed < 0.68 < 1
-horovod_step_s = p100_step_s / 0.68
-assert round(horovod_step_s * 1e3) == 611
-assert round((horovod_step_s - p100_step_s) * 1e3) == 196
-assert round((horovod_step_s - p100_step_s) / ring_512_s, 2) == 0.55
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. Summary
-#
-# | algorithm | messages in a row | bytes through the busiest port | good for |
-# |---|---|---|---|
-# | star, in a row | $2(p-1)$ | $2(p-1)n$ | a first program, and no more |
-# | star, at once | $2$ | $2(p-1)n$ | few ranks, short vectors |
-# | sharded server | $2$ to $2(p-1)$ | $2\frac{p-1}{p}n$ | wires between all pairs |
-# | ring | $2(p-1)$ | $2\frac{p-1}{p}n$ | long vectors, any $p$, nodes in order |
-# | recursive doubling | $\log_2 p$ | $n\log_2 p$ | short vectors |
-# | halving-doubling | $2\log_2 p$ | $2\frac{p-1}{p}n$ | $p$ a power of two, near partners first |
-# | double tree, $c$ chunks | about $2\log_2 p + 2c$ | $2n$ | long vectors on many ranks |
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** These errors are on slides of [4], a deck that is otherwise worth your time. A
-# class that hasn't seen the deck needs none of them.
-#
-# | slide | correct |
-# |---|---|
-# | "$\beta$ bandwidth" | $\beta$ is seconds per byte; and $\gamma$ is missing |
-# | parameter server $\alpha + PN\beta$ | $2(p-1)(\alpha + n\beta)$, or $2(\alpha + (p-1)n\beta)$ posted at once |
-# | ring takes $P-1$ rounds | $2(p-1)$ |
-# | double tree: $\log p$ rounds, "used on Summit and latest NCCL" | $2\log_2 p$ and chunks; since NCCL 2.4, tested on Summit, chosen where it is faster |
-# | ring's time "independent of the number of processors" | only the bytes, and only in the limit; latency is $2(p-1)\alpha$ |
-# | key $i$ to machine $i$, $N/P$ each | only for equal keys; cut by range |
+# Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 15. Two puzzles, and your turn
@@ -2414,7 +2424,7 @@ assert np.isclose(four.makespan_s, 2 * one_round_s)
 assert np.isclose(five.makespan_s, 3 * one_round_s)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 3.** The program nccl-tests reports a *bus bandwidth*. In the table of section 12, 8 GiB
+# **Question 3.** The program nccl-tests reports a *bus bandwidth*. In the table of section 14, 8 GiB
 # took 67,689 µs on 16 GPUs. How many bytes per second is $n/T$? How many bytes per second does the link
 # of each GPU carry, if the algorithm is a ring? Why is the second number reported?
 #

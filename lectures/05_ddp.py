@@ -49,10 +49,12 @@
 # *Exposed* communication is the time in which a rank computes nothing because it waits for
 # messages. If a step takes 10 ms and its computation takes 7 ms, 3 ms are exposed.
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **Teaching this lecture.** It fills two meetings. Sections 1 to 4 are the first (about 15 minutes
-# each for 1 to 3, the rest for 4), sections 5 to 10 the second. Give the puzzles at the end of
-# the first meeting. If you have one meeting only, leave out sections 7, 9 and 10.
+# **For teachers.** Give the puzzles at the end of the first meeting. If you have one meeting only,
+# teach the first: the course goes on without the second.
 #
 # Ask at the beginning: "Who has used DDP? What does it do between `backward()` and `step()`?"
 # Most answers say "it averages the gradients after the backward pass". Write this answer on the
@@ -76,7 +78,7 @@ os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 FORWARD, BACKWARD, COMMUNICATION, EXPOSED = "#56b4e9", "#0072b2", "#e69f00", "#b56576"
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=10
 # ## 1. The problem: GPUs that wait
 #
 # The model of this course is a GPT with 1.7 billion parameters [1], on 32 GPUs: 8 nodes with four
@@ -127,7 +129,7 @@ assert round(1e-9 / cluster.beta_s_per_byte, 1) == 12.5 and 32 / cluster.ranks_p
 assert round(1e3 * max(ringside.replay(at_the_end, cluster).busy_s)) == COMPUTE_MS == 1792
 assert round(sum(op.nbytes for op in at_the_end.ops[0] if op.kind == 5) / 2e9, 1) == 1.7
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 2. When is a gradient ready?
 #
 # The backward pass goes through the layers from the last to the first. Once it has left a layer,
@@ -191,7 +193,7 @@ assert round(2 * 51200 * 2304 / 1e6) == 236
 # parameter. Let them add a print of `parameter.grad.norm()` in the hook: there is one line for
 # `words`. Ask then: "What would happen if you sent the gradient after the first use?"
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=30
 # ## 3. Start the all-reduce early
 #
 # We go back to a size that you can run. A network has 12 layers. A layer's forward pass takes
@@ -385,7 +387,7 @@ assert abs(early_torch.makespan_s - early.makespan_s) < 1e-6
 # That is the step to section 4. Classes stumble over `Waitall` *inside* the loop: it gives the
 # right values and hides nothing. Puzzle 1 is about this; 10 minutes.
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 4. How large should a bucket be?
 #
 # A real network has hundreds of parameters, and many are tiny: a bias of 2304 numbers has 4.6 kB.
@@ -568,8 +570,7 @@ for (k, alpha), run in runs.items():
 assert round(runs[12, 10]) == 111 and round(formula_us(12, 10)) == 430
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 10 for the two cases at the board, with Figure 2 frozen at 12 buckets and 50 µs; 5 for
-# the sliders. *What to ask.* "Why is the best first bucket small, and why is the best last bucket
+# *What to ask.* "Why is the best first bucket small, and why is the best last bucket
 # small too?" The first one starts the network early; the last one is what is exposed. Equal
 # buckets are a simplification, and puzzle 2 leaves it behind.
 
@@ -661,7 +662,7 @@ assert two_orders.error is None
 # two CPU threads in one backward pass. *Where classes stumble:* they believe that the name of a
 # gradient travels with it. Let them say what a message of an all-reduce contains: numbers.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=5
 # ## 6. PyTorch's DDP, observed
 #
 # The kit's network speaks PyTorch's interface, so the real `DistributedDataParallel` runs on it.
@@ -746,7 +747,7 @@ assert [len(buckets) for buckets in default.values[0]] == [1, 1]
 # it can be larger than the cap by one parameter. (In the assignment the cap is a true upper bound;
 # say so.) With `find_unused_parameters=True` buckets are never made again.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 7. What else the wrapper does
 #
 # Four things, each with a run. All four need a few lines only because the network counts for us.
@@ -922,7 +923,7 @@ assert last_step["plain"] == 2 * last_step["16 bits"] == 64 * last_step["PowerSG
 wide, low = 512, 4
 assert wide * wide / (low * (wide + wide)) == 64
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=30
 # ## 8. Back to the 512 milliseconds
 #
 # Now the GPT overlaps: its hooks start one all-reduce for each of the 24 layers, as soon as the
@@ -1074,7 +1075,7 @@ assert round(27 * 2e3 * 511 * cluster.alpha_s) == 75
 # *What to ask.* "Your next cluster has GPUs of twice the speed and the same network. What happens to
 # the roofline?" It doubles: faster GPUs are harder to feed. "And with `no_sync`?" Four microbatches
 # of two sequences send once, so the exposed time is paid once for eight sequences. The
-# hooks of the last microbatch have only its own backward pass to hide behind. *Minutes:* 20.
+# hooks of the last microbatch have only its own backward pass to hide behind.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. Who carries the bytes: NCCL, gloo, MPI, and Horovod
@@ -1174,7 +1175,7 @@ assert (round(at_end, 2), round(hidden, 2)) == (0.54, 0.84)
 assert round(1e3 * vgg_bytes_s) == 354 and round(1e3 * vgg_step_s * 2 / 3) == 277
 assert 0.68 - at_end > 0.1 and vgg_step_s == 64 / 154 and 25e9 / 8 == 3.125e9
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=25
 # ## 10. Reading a profile
 #
 # On a real machine you don't have Figure 1; you have a *profile*. PyTorch writes one with
@@ -1249,7 +1250,38 @@ assert [round(wait) for wait in waits] == [295, 295, 55, 295]
 # last column has not changed: overlap saves time and no memory.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 12. Puzzles
+# ## 12. Summary
+#
+# The lecture began with 512 exposed milliseconds in each step of the GPT on 32 GPUs. **58 of them
+# are left**, and a step takes 1.85 s instead of 2.3 s. The program sends the same bytes as before.
+#
+# | what | why |
+# |---|---|
+# | hooks | tell when a gradient is ready; the last layer's is the first |
+# | `Iallreduce`, or `async_op=True` | starts an all-reduce, and lets the rank compute |
+# | buckets | share one latency among many gradients |
+# | one order on all ranks | ranks match all-reduces by their order only |
+# | exposed, if the network keeps up | the last bucket: $a + c/k$ |
+# | exposed, if it falls behind | $T_b/k + k\,a + c - T_b$ |
+# | everything can be hidden | if each GPU has $T \ge \frac{2w}{q}\frac{F}{\beta'}\frac{p-1}{p}$ tokens |
+#
+# DDP does not average *after* the backward pass. It averages *during* the backward pass, and waits
+# at its end for what is left.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(end_ms) == 512 and round(left_ms) == 58
+assert round((COMPUTE_MS + left_ms) / 1e3, 2) == 1.85 and round(step_ms / 1e3, 2) == 2.3
+once, layers = (sum(op.nbytes for op in trace.ops[0] if op.kind == 5)
+                for trace in (at_the_end, overlapped.trace))  # fmt: skip
+assert once == layers == NBYTES
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## At home
+#
+# Puzzles, questions with answers, and what you write yourself.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 13. Puzzles
 #
 # Each has a program that works and misses a target. Change the program in its cell, run it, and run
 # the cell below it. About ten minutes each.
@@ -1382,36 +1414,10 @@ assert judged[0].solved and not judged[1].solved
 assert judged[0].sent_bytes[0] < 350_000 < attempt.sent_bytes[0] - 400_000
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 10 for each puzzle, in pairs. Ask pairs that finish puzzle 2 early why the best first
+# Ask pairs that finish puzzle 2 early why the best first
 # bucket isn't small here: the network keeps up, so an early start gains nothing. In puzzle 3
 # somebody will put all four microbatches into `no_sync`. Let them read the values aloud, rank by
 # rank, before you explain.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. Summary
-#
-# The lecture began with 512 exposed milliseconds in each step of the GPT on 32 GPUs. **58 of them
-# are left**, and a step takes 1.85 s instead of 2.3 s. The program sends the same bytes as before.
-#
-# | what | why |
-# |---|---|
-# | hooks | tell when a gradient is ready; the last layer's is the first |
-# | `Iallreduce`, or `async_op=True` | starts an all-reduce, and lets the rank compute |
-# | buckets | share one latency among many gradients |
-# | one order on all ranks | ranks match all-reduces by their order only |
-# | exposed, if the network keeps up | the last bucket: $a + c/k$ |
-# | exposed, if it falls behind | $T_b/k + k\,a + c - T_b$ |
-# | everything can be hidden | if each GPU has $T \ge \frac{2w}{q}\frac{F}{\beta'}\frac{p-1}{p}$ tokens |
-#
-# DDP does not average *after* the backward pass. It averages *during* the backward pass, and waits
-# at its end for what is left.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(end_ms) == 512 and round(left_ms) == 58
-assert round((COMPUTE_MS + left_ms) / 1e3, 2) == 1.85 and round(step_ms / 1e3, 2) == 2.3
-once, layers = (sum(op.nbytes for op in trace.ops[0] if op.kind == 5)
-                for trace in (at_the_end, overlapped.trace))  # fmt: skip
-assert once == layers == NBYTES
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 14. Five questions

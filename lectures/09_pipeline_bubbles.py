@@ -41,6 +41,9 @@
 # the next cells. All programs run on your laptop, as real processes with a *virtual* clock. So every
 # time in this notebook is exact, and the same on every computer.
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Notation.**
 #
@@ -58,10 +61,9 @@
 # ms.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Sections 1 to 6 and sections 7 to 14 are a session of an hour and a quarter each. The
-# predictions that are worth collecting are those of section 5 (which schedule is faster?), section 7
-# (which one suffers from latency?) and section 8 (how long does the interleaved schedule take?). If
-# you have one session only, take sections 1 to 6 and the first half of section 8.
+# **For teachers.** The predictions that are worth collecting are those of section 5 (which schedule is
+# faster?), section 7 (which one suffers from latency?) and section 8 (how long does the interleaved
+# schedule take?). If you have one meeting only, take the first.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
@@ -79,7 +81,7 @@ LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=5
 # ## 1. The problem: a model that fits nowhere
 #
 # How many GPUs does it take to *hold* a large model of the GPT family? Take the one of table 1 in [1]
@@ -134,7 +136,7 @@ print(f"cut between layers: {messages} messages of {activation_MB:.1f} MB at eac
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(activation_MB, 1) == 50.3 and all_reduces == 320
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 2. Stages that take turns
 #
 # Here is a whole pipeline, for stages of one layer $y = \tanh(xW)$. Activations go to the next rank.
@@ -284,7 +286,7 @@ for ours, theirs in zip(naive.values, torch_run.values):
 print(f"{1e3 * torch_run.makespan_s:.0f} ms, and the same gradients")
 assert np.isclose(torch_run.makespan_s, naive.makespan_s)
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 3. Microbatches
 #
 # Think of a laundry with a washer and a dryer. You don't wait with the second load until the first
@@ -448,12 +450,12 @@ print(f"{sum(torch_run.sent_messages())} messages, and the same time as without 
 assert torch_run.sent_messages() == gpipe.sent_messages()
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (30 minutes for sections 1 to 3). Let the class draw the diagram of section 3 on
+# **For teachers, sections 1 to 3.** Let the class draw the diagram of section 3 on
 # squared paper before you show it. Many draw the backward passes in the reverse order of the
 # microbatches, 3 first; both orders take the same time here, and 1F1B in section 5 needs 0 first. The
 # two definitions of the bubble cause trouble in exams: write the denominator on the board.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 4. The bubble, by stages and microbatches
 #
 # It is tedious to write schedules for many sizes by hand. A small *list scheduler* can do it for you.
@@ -580,7 +582,7 @@ for (S, M), bubble in bubbles.items():
 assert round(bubbles[16, 16], 2) == 0.48
 assert all((S - 1) / (5 * S - 1) < 0.2 for S in range(1, 10_000))
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 5. One forward, one backward
 #
 # In GPipe a stage does all its forward passes first. But the last stage could begin with the backward
@@ -651,7 +653,7 @@ runs["1F1B"].timeline
 # A stage starts with a few forward passes, which are called the *warm-up*. Then it does one forward
 # and one backward pass in turn, and at the end the rest of the backward passes.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 6. What a stage has to keep
 #
 # A backward pass needs the activations of its forward pass. So a stage keeps what `F3` made from `F3`
@@ -815,7 +817,7 @@ for stages, microbatches in ((2, 1), (6, 8)):
 assert np.allclose(idle_ms, 9)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (30 minutes for sections 5 and 6). Collect the prediction of section 5 by hands; most
+# **For teachers, sections 5 and 6.** Collect the prediction of section 5 by hands; most
 # vote for 1F1B. Then ask for the proof: "What is the earliest time at which the last stage can begin?"
 # Little's law is the second stumbling block. Use a real shop: if a customer enters every 3 minutes and
 # stays for 12, how many are inside?
@@ -983,11 +985,11 @@ rendezvous_ms = [
 assert np.allclose(rendezvous_ms, [43, 42.5])
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (20 minutes for section 7). The result that 1F1B is slower than GPipe as soon as
+# **For teachers, section 7.** The result that 1F1B is slower than GPipe as soon as
 # messages take time makes a good exam question: 36 against 41 ms, with the formula for GPipe and
 # Little's law for 1F1B. Students who only know "1F1B is better" learn to ask what it is better at.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 8. Interleaving: cut finer
 #
 # The proof of section 5 says where the bubble comes from. The first microbatch needs time to reach the
@@ -1217,7 +1219,7 @@ assert np.allclose(with_latency[0.5], [36, 41, 35.5])
 assert with_latency[1.0][2] > with_latency[1.0][0]
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (25 minutes for section 8). Build the lists for $S = 2$ at the board, with cards if you
+# **For teachers, section 8.** Build the lists for $S = 2$ at the board, with cards if you
 # have them. The stumbling block is the warm-up: many use that of 1F1B, $S - s - 1$, and the pipeline then
 # still runs, but slowly. Let the class find out where stage 1 waits with such a list. Why must $M$ be a
 # multiple of $S$? Because an unfinished group leaves a hole in every round.
@@ -1526,7 +1528,154 @@ assert round(trained["parameters_billion"][-1]) == 1008 and (replicas, M) == (6,
 assert round(bubble, 2) == 0.11 and round(bubble_of(-1, pieces=2)[2], 3) == 0.058
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. Two puzzles
+# ## 13. Summary
+#
+# | | time, free messages | kept on stage $s$ | messages | latency is paid |
+# |---|---|---|---|---|
+# | stages in turn | $MS(t_f+t_b)$ | 1 | $2M(S-1)$ | always |
+# | GPipe | $(M+S-1)(t_f+t_b)$ | $M$ | $2M(S-1)$ | once, $2(S-1)\alpha$ |
+# | 1F1B | $(M+S-1)(t_f+t_b)$ | $\min(M, S-s)$ | $2M(S-1)$ | in every round |
+# | 1F1B, two ahead | $(M+S-1)(t_f+t_b)$ | $\min(M, 2(S-s)-1)$ | $2M(S-1)$ | once, if short |
+# | interleaved | $(M+\frac{S-1}{v})(t_f+t_b)$ | more, in pieces | $2M(vS-1)$ | in every round |
+#
+# The lecture began with a model that needs at least 55 GPUs of 42.4 GB. Can you train it on a few more
+# than that? Take 64 of them, in 8 stages of 10 layers, where each stage is split over 8 GPUs as in lecture
+# 8. Let a stage keep the input of each of its layers and recompute the rest, layer by layer.
+
+# %% slideshow={"slide_type": "fragment"}
+model_GB = needed_GB / 64
+free_GB = gpu_bytes / 1e9 - model_GB
+microbatch_GB = 10 * activation_MB / 1e3  # the inputs of 10 layers, on each GPU
+print(f"the model takes {model_GB:.1f} GB of each GPU, so {free_GB:.1f} GB are left")
+replicas, M, bubble = bubble_of(row=6)
+for name, kept in (("GPipe", M), ("1F1B", 8)):
+    print(f"{name} keeps {kept} microbatches on stage 0: {kept * microbatch_GB:.1f} GB")
+print(f"with {M} microbatches the bubble is {bubble:.1%}")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The model takes 36.4 GB of each GPU, and 6.0 GB are left. The authors gave 96 sequences to each replica, on
+# GPUs of 80 GB [1]. Let each be a microbatch. GPipe would have to keep 48.3 GB of activations for them.
+# 1F1B keeps 4.0 GB, which fits.
+# The bubble is 6.8 % of the time. So the 55 GPUs of the beginning become 64, and what makes them enough is
+# the order of work.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert trained["parameters_billion"][6] == 145.6 and (replicas, M) == (24, 96)
+assert round(model_GB, 1) == 36.4 and round(free_GB, 1) == 6.0
+assert round(96 * microbatch_GB, 1) == 48.3 and round(8 * microbatch_GB, 1) == 4.0
+assert round(bubble, 3) == 0.068 and round(gpu_bytes / 1e9, 1) == 42.4
+assert np.ceil(16 * parameters / gpu_bytes) == 55 and 64 == 8 * 8
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The ledger.** One small GPT goes through this course: 24 layers that are 2304 wide, 256 sequences in a
+# step, 32 GPUs. One GPU alone needs 1.792 s for its 8 sequences and 33.9 GB. Now cut the model into 4 stages.
+# There are 8 replicas, and each of them takes 32 microbatches of one sequence, by 1F1B.
+#
+# The last stage also computes the scores of 51,200 words, which is as much work as 1.6 layers. So it gets
+# fewer layers.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "09/ledger",
+    "6 layers on each stage: how many times as long as on one GPU does the step take?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+import ringside.course.lectures
+from ringside.course.lectures import course_machine, course_trace, ledger
+from ringside.course.lectures.ledger import FILE, SIZES, read
+from ringside.course.lectures.programs import piped_gpt
+
+one_gpu = read(FILE)[0]
+program = Path(ringside.course.lectures.__file__).parent / "programs" / "piped_gpt.py"
+inside = piped_gpt.inside_a_layer(SIZES, one_gpu.memory_bytes, 8)  # while it is recomputed
+
+
+def piped_step(layers):
+    """Trace a step of 8 pipelines; layers: how many each stage has."""
+    held = piped_gpt.stages(SIZES, layers)
+    args = (list_schedule(32, "BF", [4, 3, 2, 1]), held, inside)
+    return course_trace(f"{program}:step", 32, args, grid={"pp": 4, "dp": 8}, alike=("dp",))
+
+
+# %% slideshow={"slide_type": "fragment"}
+piped = {}
+for layers in ([6, 6, 6, 6], [7, 6, 6, 5]):
+    traced = piped_step(layers)
+    timeline = ringside.replay(traced.trace, course_machine())
+    memory_bytes = max(memory["peak"] for memory in traced.memory)
+    piped[layers[-1]] = timeline.makespan_s, memory_bytes
+    print(f"{layers}: {timeline.makespan_s:.3f} s, at most {memory_bytes / 1e9:.1f} GB")
+reveal("09/ledger", piped[6][0] / one_gpu.step_s)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With 6 layers on each stage the step takes 2.461 s, which is 1.37 times as long as on one GPU. With 7,
+# 6, 6 and 5 layers it takes 2.291 s. The bubble alone would make it 1.96 s; unequal stages, messages and
+# the sum of the gradients are the rest. The memory falls from 33.9 GB to 10.4 GB. Stage 0 needs the most:
+# it has 7 layers and the words, and it keeps 4 microbatches.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+held = piped_gpt.stages(SIZES, [7, 6, 6, 5])
+in_words = held[3]["forward_flops"] - 5 * held[1]["forward_flops"] / 6
+assert round(in_words / (held[1]["forward_flops"] / 6), 1) == 1.6
+assert (SIZES["num_layers"], SIZES["width"], SIZES["vocabulary"]) == (
+    24,
+    2304,
+    51_200,
+)
+assert round(one_gpu.step_s, 3) == 1.792 and round(one_gpu.memory_bytes / 1e9, 1) == 33.9
+assert round(piped[6][0], 3) == 2.461 and round(piped[5][0], 3) == 2.291 and 8 * 32 == 256
+assert round(one_gpu.step_s * (32 + 3) / 32, 2) == 1.96
+assert round(piped[5][1] / 1e9, 1) == 10.4 and round(piped[6][0] / one_gpu.step_s, 2) == 1.37
+
+# %% slideshow={"slide_type": "fragment"}
+step_s, memory_bytes = piped[5]
+ledger(
+    "09",
+    gpus=32,
+    step_s=step_s,
+    exposed_s=step_s - one_gpu.step_s,
+    memory_bytes=memory_bytes,
+)
+
+# %% [markdown] slideshow={"slide_type": "notes"} tags=["corrected"]
+# **For teachers: errors on slides that your class may have seen.**
+#
+# | slide | correct |
+# |---|---|
+# | GPipe costs much more activation memory [9] | more than 1F1B, $M$ against $S-s$. Against no pipeline it needs less, since it recomputes: 6.26 to 3.46 GB for a network 3.9 times as large [4] |
+# | PipeDream: no bubble, hurts accuracy, was not adopted [9] | start-up and drain remain. With stashed weights it gains as much in time to accuracy as in time per epoch in most rows of [7]. Its order of work, with a flush, *is* the standard [1] |
+# | pipelines are ideal for thousands of processes [9] | depth ends at the number of layers, and the bubble grows with it: 64 stages on 3072 GPUs [1] |
+# | largest networks: PipeDream 138M, GPipe 557M on 8 GPUs [10] | PipeDream trained GNMT-16, 277.7 million by its public profile [7]; 138M is VGG-16. GPipe's 557M ran on 4 partitions; it trained 6 billion on 16 accelerators, and 83.9 billion fit on 128 [4] |
+# | torchgpipe: 15.8 billion, in the same column [10] | that is a memory benchmark, 15.82 billion parameters in 154.1 GiB on 8 GPUs; nothing was trained [6] |
+# | "model parallelism": layers on different GPUs [11], operators cut up [9] | two schemes: between layers (a pipeline) and inside them (tensor parallelism); say which |
+# | pipelines are a combination of other schemes [11] | they are an axis of their own, as sequence parallelism is |
+# | a batch in parts: samples 1 to $B/4$, $B/4$ to $2B/4$ [9] | the samples on the borders are counted twice; the second part starts at $B/4 + 1$ |
+# | data-parallel processes are never idle [9] | they have no bubble, but wait for gradients, stragglers and input |
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+millions = {
+    (system, what.partition(":")[0]): round(value / 1e6, 1)
+    for (system, what), value in published.items()
+    if what.endswith("parameters")
+}
+assert millions["PipeDream", "GNMT-16"] == 277.7 and round(millions["PipeDream", "VGG-16"]) == 138
+assert millions["GPipe", "AmoebaNet on 4 partitions"] == 557
+assert millions["GPipe", "Transformer that fits on 128 accelerators"] / 1e3 == 83.9
+assert millions["torchgpipe", "U-Net on 8 GPUs"] / 1e3 == 15.82
+assert round(millions["torchgpipe", "U-Net on 8 GPUs"] / 1e3, 1) == 15.8
+assert published["torchgpipe", "U-Net on 8 GPUs: GiB"] == 154.1
+assert published["GPipe", f"{one} without GPipe: GB of activations"] == 6.26
+assert published["GPipe", f"{one} with GPipe: GB of activations"] == 3.46 and round(ratio, 1) == 3.9
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## At home
+#
+# Puzzles, questions with answers, and what you write yourself.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 14. Two puzzles
 #
 # Each puzzle is a program that works and misses a target. Change the program until it meets the target.
 # The cell below it tells you at once. Ten minutes each are about right.
@@ -1677,148 +1826,6 @@ assert sum(unsolved.sent_bytes) == 6144 and sum(solved.sent_bytes) == 4096 and s
 # **For teachers.** Puzzle 1 belongs after section 10, puzzle 2 after section 3. In puzzle 2 some send the
 # skip before `y`, which delays stage 1; ask for the makespan of both orders. With blocking sends and a
 # last stage that receives the skip first, the program hangs: a good moment for the deadlock report.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. Summary
-#
-# | | time, free messages | kept on stage $s$ | messages | latency is paid |
-# |---|---|---|---|---|
-# | stages in turn | $MS(t_f+t_b)$ | 1 | $2M(S-1)$ | always |
-# | GPipe | $(M+S-1)(t_f+t_b)$ | $M$ | $2M(S-1)$ | once, $2(S-1)\alpha$ |
-# | 1F1B | $(M+S-1)(t_f+t_b)$ | $\min(M, S-s)$ | $2M(S-1)$ | in every round |
-# | 1F1B, two ahead | $(M+S-1)(t_f+t_b)$ | $\min(M, 2(S-s)-1)$ | $2M(S-1)$ | once, if short |
-# | interleaved | $(M+\frac{S-1}{v})(t_f+t_b)$ | more, in pieces | $2M(vS-1)$ | in every round |
-#
-# The lecture began with a model that needs at least 55 GPUs of 42.4 GB. Can you train it on a few more
-# than that? Take 64 of them, in 8 stages of 10 layers, where each stage is split over 8 GPUs as in lecture
-# 8. Let a stage keep the input of each of its layers and recompute the rest, layer by layer.
-
-# %% slideshow={"slide_type": "fragment"}
-model_GB = needed_GB / 64
-free_GB = gpu_bytes / 1e9 - model_GB
-microbatch_GB = 10 * activation_MB / 1e3  # the inputs of 10 layers, on each GPU
-print(f"the model takes {model_GB:.1f} GB of each GPU, so {free_GB:.1f} GB are left")
-replicas, M, bubble = bubble_of(row=6)
-for name, kept in (("GPipe", M), ("1F1B", 8)):
-    print(f"{name} keeps {kept} microbatches on stage 0: {kept * microbatch_GB:.1f} GB")
-print(f"with {M} microbatches the bubble is {bubble:.1%}")
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# The model takes 36.4 GB of each GPU, and 6.0 GB are left. The authors gave 96 sequences to each replica, on
-# GPUs of 80 GB [1]. Let each be a microbatch. GPipe would have to keep 48.3 GB of activations for them.
-# 1F1B keeps 4.0 GB, which fits.
-# The bubble is 6.8 % of the time. So the 55 GPUs of the beginning become 64, and what makes them enough is
-# the order of work.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert trained["parameters_billion"][6] == 145.6 and (replicas, M) == (24, 96)
-assert round(model_GB, 1) == 36.4 and round(free_GB, 1) == 6.0
-assert round(96 * microbatch_GB, 1) == 48.3 and round(8 * microbatch_GB, 1) == 4.0
-assert round(bubble, 3) == 0.068 and round(gpu_bytes / 1e9, 1) == 42.4
-assert np.ceil(16 * parameters / gpu_bytes) == 55 and 64 == 8 * 8
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **The ledger.** One small GPT goes through this course: 24 layers that are 2304 wide, 256 sequences in a
-# step, 32 GPUs. One GPU alone needs 1.792 s for its 8 sequences and 33.9 GB. Now cut the model into 4 stages.
-# There are 8 replicas, and each of them takes 32 microbatches of one sequence, by 1F1B.
-#
-# The last stage also computes the scores of 51,200 words, which is as much work as 1.6 layers. So it gets
-# fewer layers.
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "09/ledger",
-    "6 layers on each stage: how many times as long as on one GPU does the step take?",
-    unit="times",
-)
-
-# %% slideshow={"slide_type": "fragment"}
-import ringside.course.lectures
-from ringside.course.lectures import course_machine, course_trace, ledger
-from ringside.course.lectures.ledger import FILE, SIZES, read
-from ringside.course.lectures.programs import piped_gpt
-
-one_gpu = read(FILE)[0]
-program = Path(ringside.course.lectures.__file__).parent / "programs" / "piped_gpt.py"
-inside = piped_gpt.inside_a_layer(SIZES, one_gpu.memory_bytes, 8)  # while it is recomputed
-
-
-def piped_step(layers):
-    """Trace a step of 8 pipelines; layers: how many each stage has."""
-    held = piped_gpt.stages(SIZES, layers)
-    args = (list_schedule(32, "BF", [4, 3, 2, 1]), held, inside)
-    return course_trace(f"{program}:step", 32, args, grid={"pp": 4, "dp": 8}, alike=("dp",))
-
-
-# %% slideshow={"slide_type": "fragment"}
-piped = {}
-for layers in ([6, 6, 6, 6], [7, 6, 6, 5]):
-    traced = piped_step(layers)
-    timeline = ringside.replay(traced.trace, course_machine())
-    memory_bytes = max(memory["peak"] for memory in traced.memory)
-    piped[layers[-1]] = timeline.makespan_s, memory_bytes
-    print(f"{layers}: {timeline.makespan_s:.3f} s, at most {memory_bytes / 1e9:.1f} GB")
-reveal("09/ledger", piped[6][0] / one_gpu.step_s)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# With 6 layers on each stage the step takes 2.461 s, which is 1.37 times as long as on one GPU. With 7,
-# 6, 6 and 5 layers it takes 2.291 s. The bubble alone would make it 1.96 s; unequal stages, messages and
-# the sum of the gradients are the rest. The memory falls from 33.9 GB to 10.4 GB. Stage 0 needs the most:
-# it has 7 layers and the words, and it keeps 4 microbatches.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-held = piped_gpt.stages(SIZES, [7, 6, 6, 5])
-in_words = held[3]["forward_flops"] - 5 * held[1]["forward_flops"] / 6
-assert round(in_words / (held[1]["forward_flops"] / 6), 1) == 1.6
-assert (SIZES["num_layers"], SIZES["width"], SIZES["vocabulary"]) == (
-    24,
-    2304,
-    51_200,
-)
-assert round(one_gpu.step_s, 3) == 1.792 and round(one_gpu.memory_bytes / 1e9, 1) == 33.9
-assert round(piped[6][0], 3) == 2.461 and round(piped[5][0], 3) == 2.291 and 8 * 32 == 256
-assert round(one_gpu.step_s * (32 + 3) / 32, 2) == 1.96
-assert round(piped[5][1] / 1e9, 1) == 10.4 and round(piped[6][0] / one_gpu.step_s, 2) == 1.37
-
-# %% slideshow={"slide_type": "fragment"}
-step_s, memory_bytes = piped[5]
-ledger(
-    "09",
-    gpus=32,
-    step_s=step_s,
-    exposed_s=step_s - one_gpu.step_s,
-    memory_bytes=memory_bytes,
-)
-
-# %% [markdown] slideshow={"slide_type": "notes"} tags=["corrected"]
-# **For teachers: errors on slides that your class may have seen.**
-#
-# | slide | correct |
-# |---|---|
-# | GPipe costs much more activation memory [9] | more than 1F1B, $M$ against $S-s$. Against no pipeline it needs less, since it recomputes: 6.26 to 3.46 GB for a network 3.9 times as large [4] |
-# | PipeDream: no bubble, hurts accuracy, was not adopted [9] | start-up and drain remain. With stashed weights it gains as much in time to accuracy as in time per epoch in most rows of [7]. Its order of work, with a flush, *is* the standard [1] |
-# | pipelines are ideal for thousands of processes [9] | depth ends at the number of layers, and the bubble grows with it: 64 stages on 3072 GPUs [1] |
-# | largest networks: PipeDream 138M, GPipe 557M on 8 GPUs [10] | PipeDream trained GNMT-16, 277.7 million by its public profile [7]; 138M is VGG-16. GPipe's 557M ran on 4 partitions; it trained 6 billion on 16 accelerators, and 83.9 billion fit on 128 [4] |
-# | torchgpipe: 15.8 billion, in the same column [10] | that is a memory benchmark, 15.82 billion parameters in 154.1 GiB on 8 GPUs; nothing was trained [6] |
-# | "model parallelism": layers on different GPUs [11], operators cut up [9] | two schemes: between layers (a pipeline) and inside them (tensor parallelism); say which |
-# | pipelines are a combination of other schemes [11] | they are an axis of their own, as sequence parallelism is |
-# | a batch in parts: samples 1 to $B/4$, $B/4$ to $2B/4$ [9] | the samples on the borders are counted twice; the second part starts at $B/4 + 1$ |
-# | data-parallel processes are never idle [9] | they have no bubble, but wait for gradients, stragglers and input |
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-millions = {
-    (system, what.partition(":")[0]): round(value / 1e6, 1)
-    for (system, what), value in published.items()
-    if what.endswith("parameters")
-}
-assert millions["PipeDream", "GNMT-16"] == 277.7 and round(millions["PipeDream", "VGG-16"]) == 138
-assert millions["GPipe", "AmoebaNet on 4 partitions"] == 557
-assert millions["GPipe", "Transformer that fits on 128 accelerators"] / 1e3 == 83.9
-assert millions["torchgpipe", "U-Net on 8 GPUs"] / 1e3 == 15.82
-assert round(millions["torchgpipe", "U-Net on 8 GPUs"] / 1e3, 1) == 15.8
-assert published["torchgpipe", "U-Net on 8 GPUs: GiB"] == 154.1
-assert published["GPipe", f"{one} without GPipe: GB of activations"] == 6.26
-assert published["GPipe", f"{one} with GPipe: GB of activations"] == 3.46 and round(ratio, 1) == 3.9
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 15. Five questions

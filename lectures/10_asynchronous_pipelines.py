@@ -54,11 +54,13 @@
 # microbatches, and as in lecture 9 we then call it a batch. An asynchronous pipeline sends whole
 # minibatches, one behind the other.
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** No meeting teaches this unit. It is for those who choose its modules, and for your evenings.
+
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Two meetings of an hour and a quarter: sections 1 to 6, and sections 7 to 12.
-# In one meeting teach 2, 3, 5, 7 and 10. Before section 3 let the class write the version numbers
-# into the timeline of section 2 by hand. It takes five minutes, and without it nobody believes
-# the formula.
+# **For teachers.** In a seminar teach sections 2, 3, 5, 7 and 10. Before section 3 let the class write
+# the version numbers into the timeline of section 2 by hand. It takes five minutes, and without it
+# nobody believes the formula.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
@@ -613,7 +615,7 @@ assert abs(last["stashing"] - 2) < 0.1 < 0.5 < abs(last["vertical sync"] - 2)
 assert 1e-3 < np.abs(paths["newest in backward"] - stashed).max() < 0.1
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (35 minutes for sections 2 and 3). The usual error is to say "stage 0 uses
+# **For teachers, sections 2 and 3.** The usual error is to say "stage 0 uses
 # weights that are old". Stage 0 always goes forward with the newest weights that it has. They are
 # old only in comparison with the minibatches that are already under way. Ask who is *ahead* of
 # whom.
@@ -853,7 +855,7 @@ assert [most for _, most in double.values] == [2, 2, 2, 2]
 assert np.isclose(2 * np.sin(np.pi / 6), 1) and np.isclose(double.makespan_s, (40 + 3) * 3e-3)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (35 minutes for sections 4 to 6). If the class knows no complex numbers, skip
+# **For teachers, sections 4 to 6.** If the class knows no complex numbers, skip
 # the algebra and use Figure 4. Ask before Figure 3: "Which is better for the accuracy, one delay
 # for all or the least delay for each?" Most vote for the tidy one.
 
@@ -1734,6 +1736,11 @@ assert round(work_ms[13:].sum(), 1) == 10.2 and crossing_ms < work_of_stage / 15
 # | 2BW (batches of $M \ge S$) | one batch late | 2 | once in a run |
 # | ZB-H1 | the same everywhere | 1 | $(S-1)(F+B-W)$ per batch |
 # | ZB-H2 | the same everywhere | 1 | $(S-1)(F+B-2W)$ per batch, at least 0 |
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## At home
+#
+# Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 14. Puzzles

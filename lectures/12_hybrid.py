@@ -42,10 +42,12 @@
 # | $v$ | pieces of the network on each stage, if stages are interleaved |
 # | $w$ | bytes of a number: 2, in bf16 |
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **Teaching this lecture.** It fills two meetings: sections 1 to 8 are about one step on a grid,
-# sections 9 to 16 about choosing the grid. With one meeting only, teach 1, 3, 4, 5, 9, 11,
-# the second half of 12, and 15.
+# **For teachers.** The first meeting is about one step on a grid, the second about choosing the grid, the
+# third about what it costs when machines fail. With one meeting only, teach 1, 3, 4, 5, 9 and 11.
 #
 # Begin with the table of section 1 on the board, without the days. Ask: "What would you do
 # with 1536 GPUs?" Collect the answers; most name one scheme. Keep them for section 12. This takes 5
@@ -70,7 +72,7 @@ os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 TENSOR, PIPELINE, DATA_AXIS, SHARDED = "#e69f00", "#b56576", "#0072b2", "#56b4e9"
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=5
 # ## 1. The problem: 768 more GPUs, and not one day less
 #
 # In lecture 7 you saw a table of the authors of Megatron-LM [1]. They trained a GPT with 174.6 billion
@@ -143,7 +145,7 @@ fsdp = (later["source"] == "fsdp-2023") & (later["step_s"] < 20)
 assert later["gpus"][fsdp].tolist() == [128, 256, 512]
 assert {round(float(x), 1) for x in later["step_s"][fsdp]} == {16.6}
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=5
 # ## 2. Where each scheme stops
 #
 # Take the same model and 1536 GPUs of 80 GB, and try each scheme alone.
@@ -177,7 +179,7 @@ assert not why_illegal(gpt, alone["sharded data"]) and gpt.num_heads == gpt.num_
 assert nodes.memory_bytes == 80_000_000_000 and "heads (96)" in why_illegal(gpt, alone["tensor"])
 assert "96 layers" in why_illegal(gpt, alone["pipeline"]) and 16 * 8 * 12 == 1536
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 3. A grid of ranks
 #
 # Give every rank a coordinate on each axis. Write them as the digits of a number: the
@@ -283,7 +285,7 @@ in_torch = ringside.run("mesh_torch.py:members", 12, (SIZES_3D, ORDER)).values
 print("rank 0:", in_torch[0])
 assert in_torch == groups
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 4. What each axis sends
 #
 # Take one GPU of the grid, and one step. It holds $L/p$ layers, and $1/t$ of each. It works on $m$
@@ -354,9 +356,8 @@ assert 0.95 < tensor_bytes * OUT_S / by_formula.compute_s < 1.05
 # *What to ask.* "Which row of the table grows when the batch doubles?" Tensor and pipeline; data doesn't.
 # That is why a large batch is kind to data parallelism. *Where classes stumble:* they divide the tensor
 # axis's bytes by $t$. Every rank of the group sends the whole activation round the ring, in pieces.
-# *Minutes:* 20 for sections 3 and 4.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 5. In which order?
 #
 # Three axes can be laid on the ranks in six orders. Run all six. Eight ranks form a grid of $2 \times 2
@@ -530,7 +531,6 @@ assert abs(torch_ms / (1e3 * order_s[ORDER]) - 1) < 0.02
 # *What to ask.* "Your machine has 8 GPUs in a node and you want $t = 16$. What happens?" A group fills two
 # nodes, so it still has eight ports: the bytes of an all-reduce take 1.3 times as long. But a ring has 30 steps of 14 µs and
 # not 14 of 3.4 µs, 0.42 ms and not 0.05 ms. (The column "between" of section 4 is for one member at each node.)
-# *Minutes:* 15 for section 5.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 6. The best grid, with two kinds of wires
@@ -722,7 +722,7 @@ assert (
 )
 assert len(mistakes) == 3
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=20
 # ## 8. The collective follows from two placements
 #
 # In lecture 8 Mesh-TensorFlow gave names to dimensions, and a layout said which dimension is cut along which
@@ -900,9 +900,9 @@ assert [placed.count("Partial") for placed, _ in of_both] == [1, 2] and "Shard(d
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Fill in the fourth product: $x$ Shard(0), $W$ Shard(1), on one axis." It isn't legal without a
 # collective: one axis would cut two dimensions of $y$. Mesh-TensorFlow refuses it; torch moves one of the two
-# first. *Minutes:* 25 for sections 6 to 8; section 7 is worth doing with the class in front of the screen.
+# first.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
 # ## 9. What a mixture costs
 #
 # To compare thousands of mixtures you need a formula. `ringside.scale.hybrid_cost` has one, about a page long. It
@@ -1050,7 +1050,7 @@ assert (sharded["source"] == "fsdp-2023").sum() == 5 and sharded["gpus"][-1] == 
 of_175 = [8 * 175e9 * 2048 * b / 1e12 for b in (1, 2)]  # operations a GPU, by 10^12
 assert [round(o / s) for o, s in zip(of_175, (16.573, 30.83))] == [173, 186]
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 10. Searching
 #
 # Now the machine can choose. For few mixtures, try all of them. Tensor and microbatch sizes are 1, 2, 4 or
@@ -1229,9 +1229,9 @@ assert np.isclose(cheapest.min(), total.min())
 # *What to ask.* "The batch becomes 64. Which layers change their cut?" Change the number and run the cells: the
 # later convolutions cut channels, too. *Where classes stumble:* they take the formula for the truth. A search
 # finds the weakness of its formula. Let the class name one thing that this table of bytes forgets: time, for
-# example, or nodes. *Minutes:* 25 for sections 9 and 10.
+# example, or nodes.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 11. The guide, derived
 #
 # A widely used guide, which PyTorch's documentation gives and a lecture deck repeats [7], says:
@@ -1349,7 +1349,7 @@ assert shards_of[39.1].data_s > 2.7 and shards_of[174.6].data_s < 2
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Which fields change if the batch is 512 instead of 2048?" On 2048 GPUs each model
 # needs a tensor axis, or one and a pipeline. Let a student change the number and run the cell. "And with one port a node?"
-# With `nodes.with_(gpus_per_nic=8)` no field of that column is data parallel alone, either. *Minutes:* 15.
+# With `nodes.with_(gpus_per_nic=8)` no field of that column is data parallel alone, either.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 12. Megatron's choices, and the planner's
@@ -1644,7 +1644,7 @@ assert [round(x, 1) for x in value] == [937.7, 78.4, 8.3, 117.9, 272, 203.5, 4, 
 assert round(100 * share[4096]) == 65 and share[8192] == 1
 assert abs(value[0] / 937.9 - 1) < 0.001 and value[3] < 154.1 and value[1] == 16 * 4.9
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=3 minutes=10
 # ## 15. The ledger closed
 #
 # The small GPT has gone through the whole course. Each lecture added one scheme on 32 GPUs. Now choose freely: 8,
@@ -1704,10 +1704,9 @@ assert across.step_s > best_512.step_s and course.gpus_per_nic == 4
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Which single number of `zaratan` would you change to make data parallelism the best on 512
-# GPUs?" Let groups propose one, change it with `course.with_(...)`, and run the planner. *Minutes:* 30 for
-# sections 12 to 15; section 14 can be read at home.
+# GPUs?" Let groups propose one, change it with `course.with_(...)`, and run the planner.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=3 minutes=20
 # ## 16. When machines fail
 #
 # 13 days on 1536 GPUs: will they all last so long? Llama 3 was trained on 16,384 GPUs. In 54 days it had 419
@@ -1849,7 +1848,34 @@ assert round(2 * 511 / 512 * 0.256 / rings_s) == 33 and 371 / 33 > 10 and 8 * 48
 assert grids["pipeline"].max() == 64 and grids["gpus"].max() == 3072
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 19. Two puzzles
+# ## 19. Summary
+#
+# The lecture began with 1536 GPUs that were no faster than 768: 67 s a step, and 74 days. **By the planner they take 11.9 s and 13
+# days, with sharding alone, if everything hides. On 3072 GPUs that can't go on, and a mixture takes 8 days.**
+#
+# | what | why |
+# |---|---|
+# | each scheme stops somewhere | the batch, the heads, the layers and the latencies each stop one of them |
+# | ranks as a grid; an axis has a stride | a group differs in one coordinate |
+# | tensor sends in each layer, pipeline for each microbatch, data once a step | so tensor lies inside the node |
+# | inside a node $t$ doesn't change how long gradients take | a node sends those of one whole model, through all its ports |
+# | the collective follows from two placements | Partial to Shard is a reduce-scatter, to Replicate an all-reduce |
+# | DDP, sharded, tensor, pipeline | upwards memory decides, to the right the batch and the latency of rings |
+# | a model may fit one table and be wrong | test what it forbids against other runs |
+# | a search is as good as its formula | run the best three |
+# | $\tau^* = \sqrt{2CM}$ | the loss grows with $\sqrt n$ |
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(planned.step_s, 1) == 11.9
+assert (round(days["plan"]), round(days["on 3072"])) == (13, 8)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## At home
+#
+# Puzzles, questions with answers, and what you write yourself.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 20. Two puzzles
 #
 # **Puzzle 1: a grid for a machine.** 16 ranks lie on four nodes of four, and each node has one port. Wires inside a node
 # are ten times faster. The program sums its activations four times on the tensor axis, and its gradients once on the data
@@ -1953,30 +1979,8 @@ assert 24_000 <= max(solved.sent_bytes) < 24_200 < 25_000 and 4000 * 8 == 32_000
 assert max(attempt.sent_bytes) == 2 * 7 / 8 * 32_000 == 56_000
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 10 for each puzzle. In puzzle 1 let the class first say what a node sends on each axis, as in section 6.
+# In puzzle 1 let the class first say what a node sends on each axis, as in section 6.
 # In puzzle 2 ask what happens to a layer norm, which every tensor rank holds as a whole.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 20. Summary
-#
-# The lecture began with 1536 GPUs that were no faster than 768: 67 s a step, and 74 days. **By the planner they take 11.9 s and 13
-# days, with sharding alone, if everything hides. On 3072 GPUs that can't go on, and a mixture takes 8 days.**
-#
-# | what | why |
-# |---|---|
-# | each scheme stops somewhere | the batch, the heads, the layers and the latencies each stop one of them |
-# | ranks as a grid; an axis has a stride | a group differs in one coordinate |
-# | tensor sends in each layer, pipeline for each microbatch, data once a step | so tensor lies inside the node |
-# | inside a node $t$ doesn't change how long gradients take | a node sends those of one whole model, through all its ports |
-# | the collective follows from two placements | Partial to Shard is a reduce-scatter, to Replicate an all-reduce |
-# | DDP, sharded, tensor, pipeline | upwards memory decides, to the right the batch and the latency of rings |
-# | a model may fit one table and be wrong | test what it forbids against other runs |
-# | a search is as good as its formula | run the best three |
-# | $\tau^* = \sqrt{2CM}$ | the loss grows with $\sqrt n$ |
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(planned.step_s, 1) == 11.9
-assert (round(days["plan"]), round(days["on 3072"])) == (13, 8)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 21. Five questions

@@ -42,9 +42,12 @@
 # | $t$ | GPUs that share each layer |
 # | $F, M$ | operations a second, and bytes of memory a second, of one GPU |
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **Teaching this lecture.** It fills two meetings: sections 1 to 7 are about one model on several GPUs, sections 8 to
-# 15 about many users, tricks and tables. If you have one meeting, teach 1, 2, 3, 5, 6, 8 and 12.
+# **For teachers.** The first meeting is about one model on several GPUs, the second about many users. If you
+# have one meeting, teach 1, 2, 3, 6 and 8.
 #
 # Ask at the beginning: "You may double one number of your GPU: its arithmetic or its memory bandwidth. Which
 # one, if you serve a chatbot?" Collect votes and come back to them after section 2. This takes 5 minutes.
@@ -68,7 +71,7 @@ BLUE, RED, YELLOW, GREEN, GREY = "#0072b2", "#b56576", "#e69f00", "#009e73", "#9
 quoted = table(LECTURES / "data" / "inference_systems.csv")
 stated = dict(zip(quoted["what"], quoted["value"]))  # what papers and pages say
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=5
 # ## 1. The problem: one user and one node
 #
 # Take a model of 70 billion parameters, Llama 3 [1], and a node with four A100 GPUs of 40 GB, like those of the
@@ -119,7 +122,7 @@ reveal("13/one-user", 1 / best_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # This lecture asks three questions about this rate. How near can a program come to it? What can be done about
-# its cause? And what does the node give to many users together? Section 19 answers them.
+# its cause? And what does the node give to many users together? Section 15 answers them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (m.layers, m.d, m.hidden, m.words, m.heads) == (80, 8192, 28_672, 128_256, 64)
@@ -130,7 +133,7 @@ assert round(1e3 * best_s, 1) == 22.3 and round(1 / best_s, 1) == 44.7 and F / 1
 assert round(2 * used / 1e9) == 139 and round(1e3 * 2 * used / (4 * F), 1) == 0.1
 assert zaratan.ranks_per_node == 4 and round(zaratan.memory_bytes / 1e9, -1) == 40
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 2. Prefill and decode: two rooflines
 #
 # Inference has two parts. In the **prefill** the model reads the prompt. All its tokens are known, so they go
@@ -230,10 +233,10 @@ assert round(2048 * least_s(1) / prompt_s) == 201 and len(range(2048)) == 2048
 
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 15 for sections 1 and 2. Come back to the vote of the beginning: for one user only the bandwidth
+# Come back to the vote of the beginning: for one user only the bandwidth
 # counts. Ask what the figure on the right leaves out (keys and values; messages; the time to start kernels).
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 3. What is kept: keys and values
 #
 # In attention a new token looks at all tokens before it. It needs their keys and values, in each layer. They don't
@@ -303,7 +306,7 @@ assert round(1e3 * step_s(42), 1) == 26.9 and round(1 / step_s(42), 1) == 37.2
 assert round(42 / step_s(42)) == 1563 and round(42 / step_s(42) * best_s) == 35
 assert (m.layers, m.heads, m.c) == (80, 64, 128) and kv_bytes(32) // (2 * 8 * 128 * 2) == 32
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 4. Pages
 #
 # Nobody knows how long an answer becomes. A program that keeps the cache of a user in one piece has to reserve the
@@ -357,7 +360,7 @@ assert round(taken[-1] / taken[2], 1) == 5.0 and abs(lengths.mean() - 400) < 2
 assert lengths.max() == 2048 and round(taken[2] - lengths.mean(), 1) == 7.5  # half a page
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 15 for sections 3 and 4. Let the class draw the lists of two users who share a beginning of 6 tokens
+# Let the class draw the lists of two users who share a beginning of 6 tokens
 # with pages of 4: the second page is shared and half full. Who writes first copies it. Ask what happens if both
 # do.
 
@@ -501,7 +504,7 @@ print("the same text, and the same bytes between the ranks")
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=20
 # ## 6. At real size: what latency does
 #
 # Now take the model of section 1. It can't run here, but it can be traced. This program does what a GPU does for
@@ -680,11 +683,11 @@ ends = [replayed_ms(traces[4], quiet.with_(alpha_s=a, intra_alpha_s=a)) for a in
 assert np.isclose(middle, ends[0] + (ends[1] - ends[0]) / 10, rtol=1e-6)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 25 for sections 5 and 6. Ask before figure 2: "Which part of the bar gets smaller with more GPUs,
+# Ask before figure 2: "Which part of the bar gets smaller with more GPUs,
 # which gets larger, which stays?" Classes forget the starts of kernels. Ask how the right picture moves if the
 # model is ten times smaller: all curves bend earlier, since only the memory's part shrinks.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 7. Tensor or pipeline?
 #
 # A pipeline gives each GPU whole layers: 20 of the 80 here. Then a token needs three messages on its way, and no
@@ -836,10 +839,10 @@ assert round(zaratan.beta_s_per_byte / zaratan.link(0, 1).beta_s_per_byte) == 8
 assert round(joined_ms[8], 1) == 13.9 and round(joined_ms[4], 1) == 23.1
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20 for section 7. The table at the end is the point. Ask for a rule in one sentence: short messages
+# The table at the end is the point. Ask for a rule in one sentence: short messages
 # may cross nodes often, long ones may not.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 8. Many users: continuous batching
 #
 # Sections 2 and 3 want many users to go together. But answers have different lengths. A **static batch** takes $b$
@@ -931,11 +934,11 @@ assert round(harmonic, 2) == 4.06 and abs(busy["static"] - 1 / harmonic) < 0.01
 assert PLACES == 32 and all(begin < 2400 for begin, place in in_batches[:PLACES])
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 10. Cover figure 4 and let the class draw the upper half for lengths 1, 1, 4, 2, 1, 1 in three places,
+# Cover figure 4 and let the class draw the upper half for lengths 1, 1, 4, 2, 1, 1 in three places,
 # then the lower half. Ask who gains: the throughput, and each short request too, since it needn't wait for a long
 # one.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 9. When a prompt comes in between
 #
 # A new request brings a prompt. Its prefill takes long, and all others wait for it. A prompt of 8192 tokens takes
@@ -1032,7 +1035,7 @@ assert round(float(one.values[0]), 3) == 0.937 and round(float(two.values[1]), 3
 assert round(1e3 * step_s(16)) == 24 and round(zaratan.beta_s_per_byte * 12.5e9, 9) == 1
 assert stated["DistServe, goodput"] == 4.48
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 10. Speculative decoding
 #
 # One user's token reads all weights and uses 1/201 of the arithmetic. Could several tokens of *one* answer go
@@ -1153,7 +1156,7 @@ assert round(stored * 4.5 / 8 / 1e9, 1) == 39.7 and stored * 4.5 / 8 < zaratan.m
 assert [round(bits / 8 * F / (2 * M)) for bits in (8, 4.5)] == [100, 56]
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20 for sections 10 and 11. Ask why both tricks help one user and not a full batch. Both buy bytes with
+# Ask why both tricks help one user and not a full batch. Both buy bytes with
 # arithmetic, and a full batch has no arithmetic to spare.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
@@ -1172,6 +1175,7 @@ guess("13/held-out", "How many tokens a second does this line predict for 4 GPUs
 
 # %% slideshow={"slide_type": "fragment"}
 fast = table(LECTURES / "data" / "gpt_fast.csv")
+a100 = 2039.0  # GB/s, of 80 GB
 rows = {tuple(map(int, key)): (1e3 / rate, gb / rate) for *key, rate, gb in zip(*fast.values())}
 
 
@@ -1283,12 +1287,80 @@ assert abs(2 * stated["H100, TFLOP/s in bf16"] - 1979) < 2
 assert round(nim["tokens_per_s"][4]) == 917 and round(nim["between_tokens_ms"][4], 1) == 92.9
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 25 for section 12. Show the first table of the many users and cover the rest. Ask: "What happens
+# Show the first table of the many users and cover the rest. Ask: "What happens
 # between 50 and 100 requests?" The time to the first token jumps, and the time between tokens stops growing. A
 # queue has formed.
 
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
+# ## 13. Where it breaks
+#
+# - **The bounds assume that memory is read at its peak.** In section 12 programs reached 56 % of it on H100 and
+#   73 % on A100.
+# - **Tensor parallelism ends with the heads.** With 8 heads for keys and values, more than 8 GPUs keep some of
+#   them several times. Then users don't gain memory in proportion.
+# - **Batches end with memory or patience.** More users need more pages, and each user's tokens become slower as
+#   keys and values are read.
+# - **Long texts change the balance.** With 131,072 tokens a user's keys and values have 43 GB. Reading them takes
+#   6.9 ms of each step, and they don't go together with other users'. Lecture 11 cuts them over ranks.
+# - **Speculation and quantisation spend arithmetic.** They help where there is some to spare, so for few users.
+# - **A queue has no best speed.** Near its highest throughput the waits grow without limit, as the table of
+#   section 12 shows.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(131_072 * kv / 1e9) == 43 and round(131_072 * kv / (4 * M) * 1e3, 1) == 6.9
+assert m.kv_heads == 8 and round(least_ms / nim["between_tokens_ms"][0], 2) == 0.56
+assert round(1e3 * rows[70, 16, 2][1] / rows[70, 16, 2][0] / a100, 2) == 0.73
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
+# ## 14. What slides say, and what holds
+#
+# | on widely used slides | what holds |
+# |---|---|
+# | [16] networks are "embarrassingly parallel" | over samples. The layers of one token, and the tokens of one answer, follow each other |
+# | [16] a figure with the A100 against the V100 on BERT | compares different formats, batches and software. Read its caption first |
+# | [16] GPUs are inefficient for very sparse networks | for zeros in any place. The same deck's INT8 figure uses *structured* sparsity, two zeros in each four numbers, for which the A100 has units |
+# | [16] cuML and cuDF against scikit-learn and pandas | one core against a whole GPU, with the data already there |
+# | [15] 20 PB/s of memory bandwidth | on the chip and for 40 GB. Compare it with the A100's caches, or compare the time of a whole model |
+# | [3] "a model in inference mode on multiple GPUs" | is two problems, prefill and decode, which want different cuts |
+
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. How to read a table of machines
+# ## 15. Summary
+#
+# The lecture began with one user and a node of four GPUs. **44.7 tokens a second** are the bound, because each
+# token reads 139 GB of weights.
+#
+# - *How near can a program come?* Messages leave 43.3, and starts of kernels 30.9, if nobody joins them.
+# - *What can be done about the cause?* More GPUs: 88 with 16 of them, for four times the price. Fewer bytes: 159
+#   with 4.5 bits. More tokens for each reading: 2.47 times as many with a good draft.
+# - *And many users?* 42 of them fit beside the weights, and get 1563 tokens a second together, 37.2 each. What
+#   limits their number is the memory for keys and values.
+#
+# | what | why |
+# |---|---|
+# | decode $N w / (t M)$, prefill $2 N n / (t F)$ | one token reads all weights; many share the reading |
+# | $n^* = w F / 2M$ tokens together | from there on arithmetic is the limit; 201 on an A100 |
+# | $2 L n_{kv} c\, w$ bytes a token | keys and values don't change, so they are kept |
+# | $\lceil S/p \rceil$ pages | no answer's length is known |
+# | $2L$ all-reduces of $b\,d$ numbers a token | columns, then rows, in attention and perceptron |
+# | $t^* = \sqrt{N w / 4 L M \bar\alpha}$ GPUs | memory falls as $1/t$, latency grows as $t$ |
+# | pipeline between nodes | long messages of the prefill don't fit through there |
+# | static batch: $1/H_b$ of the places | it waits for the longest answer |
+# | $(1 - a^{g+1})/(1 - a)$ tokens a round | the large model checks $g$ guesses in one reading |
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(1 / best_s, 1) == 44.7 and round(used * w / 1e9) == 139
+assert round(1e3 / joined_ms[4], 1) == 43.3 and round(1e3 / started_ms[4], 1) == 30.9
+assert round(1e3 / joined_ms[16]) == 88 and round(bound[4.5]) == 159
+assert round(speedup(0.8, 6, 0.1), 2) == 2.47 and round(ridge) == 201
+assert fitting == 42 and round(42 / step_s(42)) == 1563 and round(1 / step_s(42), 1) == 37.2
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## Appendix: not taught
+#
+# For those who want to know more. Nothing that is taught needs it.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 16. How to read a table of machines
 #
 # Lecture 0 checked a deck's table of GPUs [16] for consistency. Now you know what to look for in it. Divide
 # arithmetic by bandwidth: the operations for each byte that is read.
@@ -1329,6 +1401,9 @@ wafer = table(LECTURES / "data" / "wafer_scale.csv")
 assert (wafer["memory_gb"][1], wafer["memory_pb_per_s"][1]) == (40, 20)
 assert round(8e9 * 2 / (20 * 1e15) * 1e6, 1) == 0.8 and np.ceil(stored * w / 40e9) == 4
 assert kv_bytes(32) == kv_bytes(1) * 32
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert (wafer["memory_gb"][1], wafer["memory_pb_per_s"][1]) == (40, 20)
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **A figure about BERT.** One deck compares the A100 with the V100 on BERT [16]. Its caption is the important
@@ -1391,11 +1466,11 @@ captions = table(LECTURES / "data" / "bert_figure.csv")
 assert captions["inference_batch"].tolist() == [256, 94]
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20. Bring a current page of results, for example from mlcommons.org, and let pairs find five things:
+# Bring a current page of results, for example from mlcommons.org, and let pairs find five things:
 # division, scenario, format, number of accelerators, and whether power was measured.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. Away from the data centre
+# ## 17. Away from the data centre
 #
 # **On the edge.** A telephone or a car may have to answer without a network. The bound of section 1 holds there,
 # too. A model of 8 billion parameters in 4.5 bits takes 4.5 GB. If the memory gives 50 GB/s (assumed), it writes
@@ -1447,7 +1522,7 @@ assert round(8e9 * 4.5 / 8 / 1e9, 1) == 4.5 and round(50e9 / (8e9 * 4.5 / 8)) ==
 assert (run.values[3][0] > 2**20).any() and round(50e9 / 1e9) == 50
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 15. GPUs beside deep learning
+# ## 18. GPUs beside deep learning
 #
 # A deck asks whether other machine learning needs GPUs [16]. It shows *RAPIDS*: cuDF works on tables as pandas
 # does, and cuML has the methods of scikit-learn. Its bars compare an A100 of 80 GB with **one core** of a server's
@@ -1467,7 +1542,6 @@ guess(
 
 # %% slideshow={"slide_type": "fragment"}
 channels, pcie = 8 * 3.2 * 8, 16 * 16 / 8 * 128 / 130  # GB/s: DDR4-3200; PCIe 4.0 with 16 lanes
-a100 = 2039.0  # GB/s, of 80 GB
 passes = (1 / pcie) / (1 / channels - 1 / a100)
 print(
     f"processor {channels:.1f} GB/s, PCIe {pcie:.1f} GB/s, GPU {a100 / channels:.1f} times as fast"
@@ -1490,43 +1564,13 @@ assert round(channels, 1) == 204.8 and round(pcie, 1) == 31.5 and round(channels
 assert round(passes, 1) == 7.2 and round(a100 / channels) == 10 and round(a100 / 1e3) == 2
 assert stated["Jain, data movement, share"] == 0.5
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 16. Where it breaks
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## At home
 #
-# - **The bounds assume that memory is read at its peak.** In section 12 programs reached 56 % of it on H100 and
-#   73 % on A100.
-# - **Tensor parallelism ends with the heads.** With 8 heads for keys and values, more than 8 GPUs keep some of
-#   them several times. Then users don't gain memory in proportion.
-# - **Batches end with memory or patience.** More users need more pages, and each user's tokens become slower as
-#   keys and values are read.
-# - **Long texts change the balance.** With 131,072 tokens a user's keys and values have 43 GB. Reading them takes
-#   6.9 ms of each step, and they don't go together with other users'. Lecture 11 cuts them over ranks.
-# - **Speculation and quantisation spend arithmetic.** They help where there is some to spare, so for few users.
-# - **A queue has no best speed.** Near its highest throughput the waits grow without limit, as the table of
-#   section 12 shows.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(131_072 * kv / 1e9) == 43 and round(131_072 * kv / (4 * M) * 1e3, 1) == 6.9
-assert m.kv_heads == 8 and round(least_ms / nim["between_tokens_ms"][0], 2) == 0.56
-assert round(1e3 * rows[70, 16, 2][1] / rows[70, 16, 2][0] / a100, 2) == 0.73
-
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
-# ## 17. What slides say, and what holds
-#
-# | on widely used slides | what holds |
-# |---|---|
-# | [16] networks are "embarrassingly parallel" | over samples. The layers of one token, and the tokens of one answer, follow each other |
-# | [16] a figure with the A100 against the V100 on BERT | compares different formats, batches and software. Read its caption first |
-# | [16] GPUs are inefficient for very sparse networks | for zeros in any place. The same deck's INT8 figure uses *structured* sparsity, two zeros in each four numbers, for which the A100 has units |
-# | [16] cuML and cuDF against scikit-learn and pandas | one core against a whole GPU, with the data already there |
-# | [15] 20 PB/s of memory bandwidth | on the chip and for 40 GB. Compare it with the A100's caches, or compare the time of a whole model |
-# | [3] "a model in inference mode on multiple GPUs" | is two problems, prefill and decode, which want different cuts |
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert (wafer["memory_gb"][1], wafer["memory_pb_per_s"][1]) == (40, 20)
+# Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 18. Puzzles
+# ## 19. Puzzles
 #
 # **Puzzle 1: a short all-reduce.** In the decode an all-reduce carries few bytes, and latency is all that counts.
 # This program sends a vector of 64 numbers round a ring. Eight ranks take 15 µs. The target is 6 µs.
@@ -1690,39 +1734,8 @@ assert solved.solved and not attempt.solved and attempt.time_us > 450 > solved.t
 assert (round(attempt.time_us), round(solved.time_us)) == (1154, 398)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 10 for each puzzle, in pairs. In puzzle 1 ask from which length on the ring is faster again. In puzzle
+# In puzzle 1 ask from which length on the ring is faster again. In puzzle
 # 3 ask what five users would gain: nothing, all stages are busy with four.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 19. Summary
-#
-# The lecture began with one user and a node of four GPUs. **44.7 tokens a second** are the bound, because each
-# token reads 139 GB of weights.
-#
-# - *How near can a program come?* Messages leave 43.3, and starts of kernels 30.9, if nobody joins them.
-# - *What can be done about the cause?* More GPUs: 88 with 16 of them, for four times the price. Fewer bytes: 159
-#   with 4.5 bits. More tokens for each reading: 2.47 times as many with a good draft.
-# - *And many users?* 42 of them fit beside the weights, and get 1563 tokens a second together, 37.2 each. What
-#   limits their number is the memory for keys and values.
-#
-# | what | why |
-# |---|---|
-# | decode $N w / (t M)$, prefill $2 N n / (t F)$ | one token reads all weights; many share the reading |
-# | $n^* = w F / 2M$ tokens together | from there on arithmetic is the limit; 201 on an A100 |
-# | $2 L n_{kv} c\, w$ bytes a token | keys and values don't change, so they are kept |
-# | $\lceil S/p \rceil$ pages | no answer's length is known |
-# | $2L$ all-reduces of $b\,d$ numbers a token | columns, then rows, in attention and perceptron |
-# | $t^* = \sqrt{N w / 4 L M \bar\alpha}$ GPUs | memory falls as $1/t$, latency grows as $t$ |
-# | pipeline between nodes | long messages of the prefill don't fit through there |
-# | static batch: $1/H_b$ of the places | it waits for the longest answer |
-# | $(1 - a^{g+1})/(1 - a)$ tokens a round | the large model checks $g$ guesses in one reading |
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(1 / best_s, 1) == 44.7 and round(used * w / 1e9) == 139
-assert round(1e3 / joined_ms[4], 1) == 43.3 and round(1e3 / started_ms[4], 1) == 30.9
-assert round(1e3 / joined_ms[16]) == 88 and round(bound[4.5]) == 159
-assert round(speedup(0.8, 6, 0.1), 2) == 2.47 and round(ridge) == 201
-assert fitting == 42 and round(42 / step_s(42)) == 1563 and round(1 / step_s(42), 1) == 37.2
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 20. Five questions

@@ -42,9 +42,12 @@
 # | $w, F$ | bytes of a number, and operations a second of a GPU |
 # | $\beta$ | seconds that a port takes for a byte |
 
+# %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **Teaching this lecture.** It fills two meetings: sections 1 to 6 are about the layer and its exchange, sections 7 to
-# 13 about making the exchange cheaper and about what breaks. If you have one meeting, teach 1, 3, 5, 6, 7 and 10.
+# **For teachers.** The first meeting is about the layer and its exchange, the second about making the exchange
+# cheaper. If you have one meeting, teach 1, 3, 5, 6 and 7.
 #
 # Ask at the beginning: "A model has 18 times as many weights as it uses for a token. What becomes 18 times as
 # expensive, and what doesn't?" Memory does, arithmetic doesn't, and the class should find the third thing. This
@@ -71,7 +74,7 @@ BLUE, RED, YELLOW, GREEN, GREY = "#0072b2", "#b56576", "#e69f00", "#009e73", "#9
 rng = np.random.default_rng(14)
 torch.set_num_threads(1)
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=5
 # ## 1. The problem: one layer on 64 GPUs
 #
 # DeepSeek-V3 [1] has 61 layers of width 7168. In 58 of them the perceptron is replaced by 256 **experts**. Each is a
@@ -131,7 +134,7 @@ reveal("14/travel", travel_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # This lecture asks three questions. What do the experts give for their price? How does a program send tokens, when
-# nobody knows how many go where? And how can their way become shorter? Section 15 answers them.
+# nobody knows how many go where? And how can their way become shorter? Section 14 answers them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (m.layers, with_experts, m.d, m.E, m.f, m.k) == (61, 58, 7168, 256, 2048, 8)
@@ -214,10 +217,10 @@ assert 0.15 < small < 0.3 and 0.01 < large < 0.05 and large < mixed < 0.12 < 0.6
 assert 8 * 8 == 64 and round(small, 1) == 0.2 and round(large, 2) in (0.02, 0.03, 0.04)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20 for sections 1 and 2. Ask why the answer is multiplied by the share. Without it the choice has no
+# Ask why the answer is multiplied by the share. Without it the choice has no
 # gradient, and the gate never learns. Ask what happens to an expert that nobody chooses: it gets no gradient either.
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=10
 # ## 3. The gate: capacity and dropped tokens
 #
 # With $k$ experts a token, each expert gets $kT/E$ tokens in the mean. It may get many more. A rank has to prepare
@@ -286,7 +289,7 @@ assert abs(lost[4096][0] - 0.035) < 0.004 and lost[4096][2] < 0.003 and lost[64]
 assert round(1 / np.sqrt(2 * np.pi * 128), 3) == 0.035 and 64 * m.k / m.E == 2
 assert math.ceil(1.5 * 1 * 4 / 3) == 2 and dropped(np.array([[0], [2], [0], [0]]), 3, 1.5) == 0.25
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 4. A gate that learns: the balance loss
 #
 # A gate has a way to fail that no other layer has. The expert that is chosen gets a gradient and becomes better. So
@@ -327,10 +330,10 @@ assert (collapsed >= 0.1).sum() == 1 and collapsed.max() > 0.9 and without > 0.1
 assert (parts > 0).sum() == 8 and mixed < 0.6 * without and 8 * (1 / 8) * (1 / 8) * 8 == 1
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 25 for sections 3 and 4. Let the class compute the balance loss by hand for two experts and shares of
+# Let the class compute the balance loss by hand for two experts and shares of
 # 0.9 and 0.1 for all tokens: 1.8. Ask which part of the product could be trained without the other.
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=20
 # ## 5. There and back: an uneven all-to-all
 #
 # Experts live on ranks, and so do tokens. The simplest case has one expert on each rank and $k = 1$. A token that is
@@ -470,11 +473,11 @@ print("the same rows, and the same bytes between the ranks")
 assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20. Let four students be ranks, with cards for tokens. They find out that they can't take cards before
+# Let four students be ranks, with cards for tokens. They find out that they can't take cards before
 # they know how many will come, and that the way back needs no counts. Ask what a rank does that gets no rows: it
 # still takes part in each exchange, or all others wait for ever.
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=20
 # ## 6. Which is longer: the way or the work?
 #
 # A node has $g$ ranks, and $q$ of them share a port to the other nodes: all four on `zaratan`. Of a rank's rows the part
@@ -643,10 +646,10 @@ assert slow == 16_384 == 1024 * 16 and round(work_ms * way_over_work(4)) == 7
 assert round(work_ms * way_over_work(8)) == 150
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20. The cancelling is the point of the section. Ask: "Your exchange takes too long. You halve the batch.
+# The cancelling is the point of the section. Ask: "Your exchange takes too long. You halve the batch.
 # What happens?" Nothing. "You take 4 experts a token instead of 8, of twice the width." That helps, by two.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
 # ## 7. Few nodes a token, and one copy to each
 #
 # A token with 8 experts may have them on eight nodes. Three measures reduce the bytes between nodes.
@@ -776,11 +779,11 @@ assert round(between_ms["a copy for each node"]) == 230 and round(other_nodes(4,
 assert 1.7 < flat_ms / level_ms[4] < 2.4 and level_ms[1] < level_ms[2] < 0.7 * level_ms[4]
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20. Ask why a row goes to the rank of the same place and not straight to the rank that needs it. Then
+# Ask why a row goes to the rank of the same place and not straight to the rank that needs it. Then
 # each of the $g$ ranks of a node talks to one rank in each other node, messages are long, and the work of handing on
 # is spread evenly. In the extra module students write this exchange, with values.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 8. Hide what is left
 #
 # An exchange needs no arithmetic, so something can be computed meanwhile. Two things don't depend on it.
@@ -878,10 +881,10 @@ assert [round(1e6 * each.makespan_s) for each in (shown, hidden, one, two)] == [
 assert 8 * (3 * 12 + 3) == 312 and 3 * 24 + 3 == 75 and round(work_ms / m.k, 1) == 1.2
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 15. Ask for the time with four quarters. The exchanges have 16 pieces of 21 µs then, and latency grows:
+# Ask for the time with four quarters. The exchanges have 16 pieces of 21 µs then, and latency grows:
 # more pieces hide the ends better and cost more messages.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 9. Experts beside data and tensor parallelism
 #
 # Experts are one more axis of a grid of ranks. The other axes have to be told what the experts are.
@@ -937,7 +940,7 @@ for r in (0, 5):
 assert run.values[5] == (36, 8, 2) and run.values[1] == (36, 8, 2) and sum(range(1, 9)) == 36
 assert 2 * m.k / 4 == 4 and run.values[0] == (36, 6, 2)
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 10. Hot experts and stragglers
 #
 # A layer with experts synchronises all ranks twice: nobody goes on before the rows have come, and before the answers
@@ -1028,7 +1031,7 @@ assert round(1e6 * (slow_run.makespan_s - even_run.makespan_s)) in range(50, 70)
 assert even.sum(axis=0)[7] == 128 and 1 / 8 == 0.125 and with_experts == 58 and likes.sum() == 1
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 15. Show figure 5 and ask which of the bars of rank 0 are waiting, and for whom. Ask what a capacity of
+# Show figure 5 and ask which of the bars of rank 0 are waiting, and for whom. Ask what a capacity of
 # $c = 1$ would do to the even case when choices are random: section 3 has the answer.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
@@ -1132,7 +1135,7 @@ assert np.allclose(128 * 8 * 7392 / deep["there_us"] / 1e3, deep["there_gb_per_s
 assert round(bound, -2) == 1200 and round(bound / 18, 1) == 67.8 and int(bound / 18) == 67
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 20. Let pairs find out from the table of [8] alone what its column of bandwidths counts. Multiplying it
+# Let pairs find out from the table of [8] alone what its column of bandwidths counts. Multiplying it
 # by the time gives the same bytes in each row. The question to ask of every such number: which bytes, and through
 # which wire?
 
@@ -1176,7 +1179,57 @@ assert [round(one / 1e9, 1) for one in mixtral] == [46.7, 12.9] and 8 * 7 == 56
 assert deep["there_gb_per_s"][0] == 98
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. Puzzles
+# ## 14. Summary
+#
+# The lecture began with a layer of 256 experts on 64 GPUs: **282 ms of travel for 9.25 ms of work.**
+#
+# - *What do the experts give?* 671 billion weights for the arithmetic of 37 billion. In our small example they brought
+#   the error most of the way to that of a large layer.
+# - *How does a program send tokens?* Counts first, then rows, then answers the same way back. It keeps all experts
+#   busy with a balance loss, and it may bound the busiest one with a capacity.
+# - *How can 282 ms become less?* At most 4 nodes a token and one copy to each node leave 141 ms. Numbers of 8 bits on
+#   the way there leave 106. Two batches hide 9.25 of them behind the experts. The layer doesn't suit `zaratan`.
+#
+# What would suit it? On `zaratan`, without these measures, experts of 62,400 hidden units would work as long as their
+# rows travel. Or the network is faster. DeepSeek-V3 was trained on H800 [1]: nodes of eight GPUs, each with a port of
+# 50 GB/s of its own [8]. There the way takes 6.2 ms with the same measures, and not 106. But an H800 computes faster as well, at a
+# peak of 989 TFLOP/s in bf16 [12]. So its experts work 2.9 ms and not 9.25, and the way still takes twice as long as
+# they work. (At 794 TFLOP/s, the most that a product has reached on an H100 [12], they work 3.6 ms.) Two batches can't
+# hide it behind the experts alone. The attention of the other batch has to stand beside the exchange, too (section 8).
+# **If you buy a faster processor, you need a faster network.**
+#
+# | what | why |
+# |---|---|
+# | $C = \lceil c k T / E \rceil$ | nobody waits for more than $C$ rows of an expert |
+# | $1/\sqrt{2\pi\mu}$ dropped with $c = 1$ | $\mu$ tokens an expert, chosen at random |
+# | $E \sum_e f_e P_e$ | the gate keeps all experts busy |
+# | $T k d w (P-1)/P$ bytes each way | a row to each expert, but those at home |
+# | way over work: $w F q \beta / 3f$, for $q$ ranks at a port | only an expert's hidden units count |
+# | at most $M$ rows between nodes | few nodes, one copy to each |
+# | overlap hides the smaller part | so reduce bytes first |
+
+# %% slideshow={"slide_type": "fragment"}
+own_port_ms = 1e3 * 3 * m.d * T * 4 * (1 - 8 / P) / 50e9  # 3 bytes a number, there and back
+peak, product = 989, 794  # TFLOP/s of an H800; of the fastest product on an H100 [12]
+h800_ms, product_ms = (work_ms * F / 1e12 / rate for rate in (peak, product))
+print(f"nodes of eight, 50 GB/s for each GPU, at most 4 nodes: {own_port_ms:.1f} ms")
+print(f"the experts of an H800 work {h800_ms:.1f} ms, so {own_port_ms / h800_ms:.1f} times")
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(travel_ms) == 282 and round(work_ms, 2) == 9.25 and round(own_port_ms, 1) == 6.2
+assert round(between_ms["at most 4 nodes"]) == 141 and round(h800_ms, 1) == 2.9
+assert (peak, product) == (989, 794) and round(product_ms, 1) == 3.6 < own_port_ms
+assert 2 < own_port_ms / h800_ms < 2.2 and round(product / peak, 1) == 0.8
+assert round(0.75 * between_ms["at most 4 nodes"]) == 106 and round(enough, -2) == 62_400
+assert round(stored / 1e9) == 671 and round(used / 1e9) == 37
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## At home
+#
+# Puzzles, questions with answers, and what you write yourself.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 15. Puzzles
 #
 # **Puzzle 1: no padding.** Each rank has up to 30 rows for each other one. This program sends buffers of 40 rows to
 # everybody, full or not: 48,000 bytes from each rank. The target is 24,100 bytes.
@@ -1329,53 +1382,8 @@ assert solved.solved and not attempt.solved and sum((90, 80, 40, 30)) == 240
 assert round(solved.time_us) in range(100, 108) and round(attempt.time_us) in range(240, 248)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 10 for each puzzle, in pairs. In puzzle 1 ask when padding is the better way: when counts would have to
+# In puzzle 1 ask when padding is the better way: when counts would have to
 # travel to the processor first. In puzzle 3 ask what a second copy of the hottest expert would allow.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 15. Summary
-#
-# The lecture began with a layer of 256 experts on 64 GPUs: **282 ms of travel for 9.25 ms of work.**
-#
-# - *What do the experts give?* 671 billion weights for the arithmetic of 37 billion. In our small example they brought
-#   the error most of the way to that of a large layer.
-# - *How does a program send tokens?* Counts first, then rows, then answers the same way back. It keeps all experts
-#   busy with a balance loss, and it may bound the busiest one with a capacity.
-# - *How can 282 ms become less?* At most 4 nodes a token and one copy to each node leave 141 ms. Numbers of 8 bits on
-#   the way there leave 106. Two batches hide 9.25 of them behind the experts. The layer doesn't suit `zaratan`.
-#
-# What would suit it? On `zaratan`, without these measures, experts of 62,400 hidden units would work as long as their
-# rows travel. Or the network is faster. DeepSeek-V3 was trained on H800 [1]: nodes of eight GPUs, each with a port of
-# 50 GB/s of its own [8]. There the way takes 6.2 ms with the same measures, and not 106. But an H800 computes faster as well, at a
-# peak of 989 TFLOP/s in bf16 [12]. So its experts work 2.9 ms and not 9.25, and the way still takes twice as long as
-# they work. (At 794 TFLOP/s, the most that a product has reached on an H100 [12], they work 3.6 ms.) Two batches can't
-# hide it behind the experts alone. The attention of the other batch has to stand beside the exchange, too (section 8).
-# **If you buy a faster processor, you need a faster network.**
-#
-# | what | why |
-# |---|---|
-# | $C = \lceil c k T / E \rceil$ | nobody waits for more than $C$ rows of an expert |
-# | $1/\sqrt{2\pi\mu}$ dropped with $c = 1$ | $\mu$ tokens an expert, chosen at random |
-# | $E \sum_e f_e P_e$ | the gate keeps all experts busy |
-# | $T k d w (P-1)/P$ bytes each way | a row to each expert, but those at home |
-# | way over work: $w F q \beta / 3f$, for $q$ ranks at a port | only an expert's hidden units count |
-# | at most $M$ rows between nodes | few nodes, one copy to each |
-# | overlap hides the smaller part | so reduce bytes first |
-
-# %% slideshow={"slide_type": "fragment"}
-own_port_ms = 1e3 * 3 * m.d * T * 4 * (1 - 8 / P) / 50e9  # 3 bytes a number, there and back
-peak, product = 989, 794  # TFLOP/s of an H800; of the fastest product on an H100 [12]
-h800_ms, product_ms = (work_ms * F / 1e12 / rate for rate in (peak, product))
-print(f"nodes of eight, 50 GB/s for each GPU, at most 4 nodes: {own_port_ms:.1f} ms")
-print(f"the experts of an H800 work {h800_ms:.1f} ms, so {own_port_ms / h800_ms:.1f} times")
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(travel_ms) == 282 and round(work_ms, 2) == 9.25 and round(own_port_ms, 1) == 6.2
-assert round(between_ms["at most 4 nodes"]) == 141 and round(h800_ms, 1) == 2.9
-assert (peak, product) == (989, 794) and round(product_ms, 1) == 3.6 < own_port_ms
-assert 2 < own_port_ms / h800_ms < 2.2 and round(product / peak, 1) == 0.8
-assert round(0.75 * between_ms["at most 4 nodes"]) == 106 and round(enough, -2) == 62_400
-assert round(stored / 1e9) == 671 and round(used / 1e9) == 37
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 16. Five questions

@@ -49,6 +49,7 @@ TERM = """\
 # title = "Parallel deep learning"   # of the site's calendar (`ringside.course.lectures site`)
 # term = "Spring 2026"
 # timezone = "Europe/Berlin"         # of dates that have no Z or +01:00 behind them; else UTC
+# path = "8 weeks"                   # its modules make up the total: also "14 weeks"; else all do
 # runs = "by hand"                   # points of runs on the cluster: also "accounting", "word"
 # assistants = "separated"           # what AI assistants may do: also "open", "closed"
 # drop_lowest = 1                    # so many assignments don't count in `autograder total`

@@ -21,7 +21,7 @@
     title = "A ring, in two halves"
     weight = 35                           # points of the assignment; the suite gives up to 100
     hours = 2.0                           # estimated
-    extra = false                         # true: on top of the assignment's maximum
+    extra = false                         # true: on top of the maximum, if no path says otherwise
 
     [[run]]                               # a job on the cluster: run.json, graded automatically
     name = "ring_cluster"
@@ -273,7 +273,7 @@ def load(name: str, course: Course | None = None) -> Assignment:
         )
     try:
         table = tables.read(path)
-        own_due = course_settings.due(course, tuple(known(course)))
+        term = course_settings.term(course, tuple(known(course)))
     except TableError as error:
         raise AssignmentError(str(error)) from None
     try:
@@ -285,8 +285,13 @@ def load(name: str, course: Course | None = None) -> Assignment:
         raise AssignmentError(f"{path}{line}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise AssignmentError(f"{path}: {type(error).__name__}: {error}") from error
-    due = own_due.get(name, plan.due)
-    return dataclasses.replace(plan, due=due, limits=limits.load(name, course))
+    modules = plan.modules
+    if term.course_path is not None:
+        # The path's modules make up the total; the others are on top of it.
+        written = term.course_path.work.get(name, ())
+        modules = tuple(dataclasses.replace(one, extra=one.name not in written) for one in modules)
+    due = term.due.get(name, plan.due)
+    return dataclasses.replace(plan, modules=modules, due=due, limits=limits.load(name, course))
 
 
 def known(course: Course | None = None) -> list[str]:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from autograder.course.course import Course
 from ringside.course.term import RUNS, Term, read
 
-__all__ = ["RUNS", "assistants", "due", "late", "released", "runs", "term", "waived"]
+__all__ = ["RUNS", "assistants", "late", "released", "runs", "term", "waived"]
 
 
 def term(course: Course, assignments: tuple[str, ...] | None = None) -> Term:
@@ -34,17 +34,8 @@ def term(course: Course, assignments: tuple[str, ...] | None = None) -> Term:
     return _read(course.settings, assignments, status.st_mtime_ns, status.st_size)
 
 
-def due(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.datetime]:
-    """When the course's assignments are due, by its own file; nothing where there is none.
-
-    Raises:
-        TableError: the file holds something else, or names no assignment.
-    """
-    return term(course, assignments).due
-
-
 def released(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.datetime]:
-    """When the course's assignments are released, by its own file; as `due`.
+    """When the course's assignments are released, by its own file; none: empty.
 
     Raises:
         TableError: the file holds something else, or names no assignment.

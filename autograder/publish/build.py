@@ -172,7 +172,8 @@ def _facts(assignment: Assignment, solution: Path) -> dict[str, Any]:
         facts = unit_facts.parse(assignment.unit, assignment.name[1:3])
     except TableError as error:
         raise BuildError(f"{solution / 'assignment.toml'}: {error}") from None
-    return facts.in_notebook(assignment.hours)
+    hours = {module.name: module.hours for module in assignment.modules}
+    return facts.in_notebook(hours, [one.name for one in assignment.modules if not one.extra])
 
 
 def _date(cell: NotebookNode, assignment: Assignment) -> None:

@@ -3,6 +3,7 @@
 title = "Parallel deep learning"         # of the calendar
 term = "Spring 2026"
 timezone = "Europe/Berlin"               # of dates without an offset, and of what is shown; UTC
+path = "8 weeks"                         # which modules make up the total: a path of the course
 runs = "by hand"                         # who vouches for a run.json: one of RUNS
 assistants = "separated"                 # what AI assistants may do: one of ASSISTANTS
 drop_lowest = 1                          # assignments that don't count in the course's total
@@ -45,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import toml_tables
+from ringside.course.paths import CoursePath, course_paths
 from ringside.toml_tables import NUMBER, Kinds, TableError
 
 __all__ = [
@@ -69,7 +71,7 @@ LATE: Kinds = {
     "grace_days": int, "grace_days_each": int,
 }  # fmt: skip
 _TOP: Kinds = {
-    "title": str, "term": str, "timezone": str, "runs": str, "assistants": str,
+    "title": str, "term": str, "timezone": str, "path": str, "runs": str, "assistants": str,
     "drop_lowest": int, "units": dict, "released": dict, "due": dict, "weights": dict, "late": dict,
     "waived": dict,
 }  # fmt: skip
@@ -96,6 +98,7 @@ class Term:
     title: str = "Parallel deep learning"
     term: str = ""
     zone: datetime.tzinfo = datetime.UTC
+    course_path: CoursePath | None = None
     runs: str = ""
     assistants: str = ""
     drop_lowest: int = 0
@@ -150,7 +153,8 @@ def read(path: Path, assignments: Collection[str] | None = None) -> Term:
     """
     table = toml_tables.read(path)
     _check(path, "", table, _TOP)
-    for name, choices in (("runs", RUNS), ("assistants", ASSISTANTS)):
+    paths = course_paths()
+    for name, choices in (("runs", RUNS), ("assistants", ASSISTANTS), ("path", tuple(paths))):
         if (word := table.get(name, choices[0])) not in choices:
             options = ", ".join(f'"{choice}"' for choice in choices)
             raise _error(path, name, "", f"{name} = {word!r}: one of {options}.")
@@ -170,6 +174,7 @@ def read(path: Path, assignments: Collection[str] | None = None) -> Term:
         title=table.get("title", Term.title),
         term=table.get("term", ""),
         zone=zone,
+        course_path=paths.get(table.get("path", "")),
         runs=table.get("runs", ""),
         assistants=table.get("assistants", ""),
         drop_lowest=table.get("drop_lowest", 0),

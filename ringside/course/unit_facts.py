@@ -10,7 +10,7 @@ The map reads the last two, so it can be drawn where no solutions are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,18 +33,21 @@ class UnitFacts:
         after: the numbers of the units that it builds upon directly.
         can: what a student can do after it: "After this course you can ...".
         column: of its box, 0 to 3, where arrows over several rows pass beside boxes.
-        hours: of the assignment's core modules; None where no build has said.
+        hours: of each of the assignment's modules; None where no build has said.
+        core: the modules that make up the assignment's total; the others are extra.
     """
 
     name: str = ""
     after: tuple[str, ...] = ()
     can: str = ""
     column: float = 0.0
-    hours: float | None = None
+    hours: Mapping[str, float] | None = None
+    core: tuple[str, ...] = ()
 
-    def in_notebook(self, hours: float) -> dict[str, Any]:
+    def in_notebook(self, hours: Mapping[str, float], core: Iterable[str]) -> dict[str, Any]:
         """What the build writes into a notebook's metadata."""
-        return asdict(replace(self, hours=hours)) | {"after": list(self.after)}
+        facts = asdict(replace(self, hours=dict(hours)))
+        return facts | {"after": list(self.after), "core": list(core)}
 
 
 def parse(table: Mapping[str, Any], number: str) -> UnitFacts:
@@ -94,8 +97,8 @@ def of_notebook(path: Path) -> UnitFacts:
     """
     metadata = json.loads(path.read_text(encoding="utf-8")).get("metadata", {})
     table = dict(metadata.get(KEY, {}))
-    hours = table.pop("hours", None)
+    hours, core = table.pop("hours", None), tuple(table.pop("core", ()))
     try:
-        return replace(parse(table, path.name[1:3]), hours=hours)
+        return replace(parse(table, path.name[1:3]), hours=hours, core=core)
     except TableError as error:
         raise TableError(f"{path}: {error} `autograder build {path.stem}` writes it.") from None

@@ -1,7 +1,8 @@
 """Which assignments students get now: those that the term lists and whose date has come.
 
     course.toml has lines below [released]   those; a date in the future, or "not yet": not yet
-    it has none, and the tree is the kit     those whose assignment.toml says handed_out = true
+    it has none, and takes a path            those of the path
+    neither, and the tree is the kit         those whose assignment.toml says handed_out = true
     no assignment.toml says it               all that are there: a students' tree, chosen before
 
 Whatever else lies in assignments/ is a draft, and nobody gets it.
@@ -10,7 +11,7 @@ Whatever else lies in assignments/ is a draft, and nobody gets it.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,10 +87,14 @@ def listing(
         handouts = tuple(name for name in dates if name not in later)
         unlisted = tuple(name for name in names if name not in dates)
         return Listing(handouts, later, unlisted, term.path)
-    kits = _of_kit(tree)
-    handouts = tuple(name for name in names if kits is None or name in kits)
+    if term is not None and term.course_path is not None:
+        chosen: Collection[str] | None = term.course_path.work.keys()
+        source = term.path
+    else:
+        chosen, source = _of_kit(tree), tree / "solutions"
+    handouts = tuple(name for name in names if chosen is None or name in chosen)
     unlisted = tuple(name for name in names if name not in handouts)
-    return Listing(handouts, {}, unlisted, None if kits is None else tree / "solutions")
+    return Listing(handouts, {}, unlisted, None if chosen is None else source)
 
 
 def _of_kit(tree: Path) -> set[str] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ringside import command_line
 from ringside.course import term
 from ringside.course.handout.listing import listing
-from ringside.course.lectures import api, course_map, page_spoilers, term_calendar
+from ringside.course.lectures import api, course_map, page_spoilers, paths_page, term_calendar
 from ringside.course.lectures.build import build, problems, read, untyped, with_outputs
 from ringside.course.lectures.compare import compare
 from ringside.course.lectures.executed_with import kit_of
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Execute the lectures' text sources into notebooks (build), find those whose "
         "text or data has changed since (check), execute them anew and compare all outputs with "
         "the notebooks' (compare), and make slides and the course's pages of what is executed; "
-        "api writes docs/api.md, and readme the table of units in README.md.",
+        "api writes docs/api.md, and readme the table of units in README.md and lectures/paths.md.",
         epilog="example: python -m ringside.course.lectures build 03_allreduce",
     )
     actions = ["build", "check", "compare", "slides", "site", "api", "readme"]
@@ -98,12 +98,13 @@ def write_api(path: Path) -> int:
 
 
 def write_units(page: Path) -> int:
-    """Write the table of units that the tree hands out between two marks of its README."""
+    """Write the tree's table of units between two marks of its README, and the page of paths."""
     tree = page.parent
     try:
         names = listing([path.name for path in tree.glob("assignments/a*")], None, tree).given
         rows = course_map.unit_rows(course_map.units(tree, names))
         text = page.read_text(encoding="utf-8")
+        paths = "\n".join(paths_page.page(course_map.units(tree), tree))
     except OSError as error:
         raise LectureError(f"{page}: {error.strerror}: start in the tree's root.") from error
     before, _, rest = text.partition(BEGIN)
@@ -111,8 +112,9 @@ def write_units(page: Path) -> int:
     if not end or BEGIN in rest:
         raise LectureError(f"{page}: put {BEGIN} and {END} around the table of units.")
     whole = "\n".join([f"{before}{BEGIN}", "", *rows, "", f"{END}{after}"])
-    write_atomically(page, whole.encode())
-    print(page)
+    for path, written in ((page, whole), (tree / paths_page.PAGE, paths)):
+        write_atomically(path, written.encode())
+        print(path)
     return 0
 
 

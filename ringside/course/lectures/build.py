@@ -21,6 +21,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ringside.course.lectures import meetings
 from ringside.course.lectures.executed_with import changed_data, has_record, noting_reads, record
 from ringside.course.lectures.lecture import Lecture, LectureError
 from ringside.course.predictions.ask import NOTES
@@ -48,13 +49,17 @@ def untyped(module: str) -> Any:
 
 
 def read(lecture: Lecture) -> Notebook:
-    """Return the text as a notebook without outputs; cells are named after their place."""
+    """Return the text as a notebook without outputs, its list of sections written out.
+
+    Cells are named after their place.
+    """
     import jupytext
 
     notebook = jupytext.read(lecture.source)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:03d}"
         cell.metadata.pop("lines_to_next_cell", None)
+    meetings.write_plan(notebook.cells)
     notebook.metadata = dict(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook

@@ -1,6 +1,6 @@
-"""The course as it stands in a tree: its units, what each needs, its hours, and two calendars.
+"""The course as it stands in a tree: its units, what each needs, its hours, its meetings.
 
-    lectures/NN_name.py, assignments/aNN_name/aNN_name.ipynb   ->  units  ->  map, calendars
+    lectures/NN_name.py, assignments/aNN_name/aNN_name.ipynb   ->  units  ->  map, paths
 
 Only what is there is shown: a unit without a lecture and an assignment is left out, and so is an
 arrow to it. What a unit says of itself stands in it (`ringside.course.unit_facts`).
@@ -20,8 +20,8 @@ from ringside.course.unit_facts import UnitFacts
 from ringside.toml_tables import TableError
 
 WORDS_PER_MINUTE = 120  # of a text with formulas, in a foreign language
+_TAUGHT = re.compile(r"(?m)^# %% .*\bmeeting=(\d+) minutes=(\d+)")  # `lectures.meetings`
 MINUTES_PER_CELL = 0.75  # to read a cell of code, run it and look at what comes
-WEEKS = 14
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,15 @@ class Unit:
         return heading[1] if heading else self.name
 
     @property
+    def meetings(self) -> dict[int, int]:
+        """The minutes that are planned for each meeting of its lecture."""
+        text = self.lecture.read_text(encoding="utf-8") if self.lecture else ""
+        sums: dict[int, int] = {}
+        for number, minutes in _TAUGHT.findall(text):
+            sums[int(number)] = sums.get(int(number), 0) + int(minutes)
+        return sums
+
+    @property
     def lecture_hours(self) -> float:
         """Hours to read the lecture and to run its cells, in quarters."""
         if self.lecture is None:
@@ -74,12 +83,12 @@ class Unit:
         """
         if self.assignment is None:
             return 0.0
-        if self.facts.hours is None:
+        if not isinstance(hours := self.facts.hours, Mapping):
             name = self.assignment.stem
             raise ValueError(
                 f"{self.assignment} doesn't say its hours: `autograder build {name}` writes them."
             )
-        return self.facts.hours
+        return sum(hours[name] for name in self.facts.core)
 
     @property
     def hours(self) -> float:
@@ -239,57 +248,6 @@ def drawn(there: Sequence[Unit], links: Mapping[str, str]) -> str:
     return "".join([*parts, "</svg>"])
 
 
-# Calendars
-
-
-@dataclass(frozen=True)
-class Week:
-    """One week of a course: what is taught, what is due to be worked on, and for how long."""
-
-    first: int
-    last: int
-    taught: str
-    work: str
-    hours: float  # of one week
-
-
-def calendar(there: Sequence[Unit], *, has_tutorial: bool, num_weeks: int = WEEKS) -> list[Week]:
-    """Spread the units over a course: a week for each, more for those with the most hours.
-
-    A unit without an assignment shares a week with the next one. So do the neighbours with the
-    fewest hours where there are more units than weeks. The tutorial and a last week for looking
-    back get a week each, where there is room.
-    """
-    groups: list[list[Unit]] = []
-    for unit in there:
-        joins = groups and groups[-1][-1].assignment is None
-        groups = [*groups[:-1], [*groups[-1], unit]] if joins else [*groups, [unit]]
-    hours = [sum(unit.hours for unit in group) for group in groups]
-    while len(groups) > num_weeks:
-        least = min(range(len(groups) - 1), key=lambda place: hours[place] + hours[place + 1])
-        groups[least : least + 2] = [groups[least] + groups[least + 1]]
-        hours[least : least + 2] = [hours[least] + hours[least + 1]]
-    free = num_weeks - len(groups)
-    looks_back, tutorial = free > 0, has_tutorial and free > 1
-    weeks = [1] * len(groups)
-    for _ in range(free - looks_back - tutorial if groups else 0):
-        most = max(range(len(groups)), key=lambda place: (hours[place] / weeks[place], -place))
-        weeks[most] += 1
-    entries: list[Week] = []
-    for group, count, whole in zip(groups, weeks, hours, strict=True):
-        first = entries[-1].last + 1 if entries else 1
-        taught = ", ".join(f"{unit.number} {unit.name}" for unit in group)
-        tasks = ", ".join(one.assignment.stem[:3] for one in group if one.assignment)
-        entries.append(Week(first, first + count - 1, taught, tasks, whole / count))
-    if tutorial:
-        number = entries[-1].last + 1 if entries else 1
-        entries.append(Week(number, number, "the tutorial, on your cluster", "its runs", 4.0))
-    if looks_back:
-        number = entries[-1].last + 1 if entries else 1
-        entries.append(Week(number, num_weeks, "looking back, questions, exam", "", 0.0))
-    return entries
-
-
 def unit_rows(there: Sequence[Unit]) -> Iterator[str]:
     """Yield the table of units as the README has it: links from the tree's root."""
     yield from ("| unit | lecture | assignment |", "|---|---|---|")
@@ -298,30 +256,3 @@ def unit_rows(there: Sequence[Unit]) -> Iterator[str]:
         link = f"[{unit.heading}](lectures/{lecture.stem}.ipynb)" if lecture else "none"
         folder = f"[`{task.stem}`](assignments/{task.stem})" if task else "none"
         yield f"| {unit.number} | {link} | {folder} |"
-
-
-def half_day(tutorial: str) -> list[tuple[int, int, str]]:
-    """Return the sections of the tutorial that state their minutes: from, to, heading."""
-    sections, now = [], 0
-    for heading, minutes in re.findall(r"^## \d+\. (.+) \((\d+) minutes\)$", tutorial, re.M):
-        sections.append((now, now + int(minutes), heading))
-        now += int(minutes)
-    return sections
-
-
-def clock(minutes: int) -> str:
-    return f"{minutes // 60}:{minutes % 60:02d}"
-
-
-def calendar_rows(weeks: Sequence[Week]) -> Iterator[str]:
-    yield from ("| week | in class | at home | hours |", "|---|---|---|---:|")
-    for one in weeks:
-        when = f"{one.first}" if one.first == one.last else f"{one.first} to {one.last}"
-        hours = f"{round(4 * one.hours) / 4:g}" if one.hours else ""
-        yield f"| {when} | {one.taught} | {one.work} | {hours} |"
-
-
-def half_day_rows(sections: Sequence[tuple[int, int, str]]) -> Iterator[str]:
-    yield from ("| from | to | what |", "|---|---|---|")
-    for first, last, heading in sections:
-        yield f"| {clock(first)} | {clock(last)} | {heading} |"

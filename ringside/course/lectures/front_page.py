@@ -1,4 +1,4 @@
-"""The first page of the course: what you will be able to do, the map, a calendar, five minutes.
+"""The first page of the course: what you will be able to do, the map, the paths, five minutes.
 
 It is put together from what stands in the tree. What isn't there is neither listed nor linked.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ringside.course.lectures import course_map
+from ringside.course.lectures import course_map, paths_page
 from ringside.course.lectures.course_map import Unit
 from ringside.course.lectures.handout import Handout
 from ringside.course.lectures.moving_ring import moving_ring
 from ringside.course.term import Term
 
-TUTORIAL = "lectures/tutorial/tutorial.md"
 LEAD = """# Parallel deep learning
 
 **You write the parallel scheme. Ringside is the network under it.** It counts what every rank
@@ -114,7 +113,7 @@ def front(
     yield AFRAID
     yield FIVE_MINUTES
     yield from the_units(there, handouts)
-    yield from calendars(tree, there, pages, term)
+    yield from calendars(tree, pages, term)
     yield PROFESSOR
     yield from further(pages)
 
@@ -169,34 +168,21 @@ def html_page(handout: Handout) -> str:
     return place(handout).removesuffix(".ipynb") + ".html"
 
 
-def calendars(
-    tree: Path, there: Sequence[Unit], pages: Mapping[str, str], term: Term | None
-) -> Iterator[str]:
-    """Yield a calendar for a term, and one for a half day."""
-    text = tree / TUTORIAL
+def calendars(tree: Path, pages: Mapping[str, str], term: Term | None) -> Iterator[str]:
+    """Yield where a course's calendar is, and the paths through the course."""
     if term is not None:
         yield from (f"## This term{': ' if term.term else ''}{term.term}", "")
         yield from (f"[The calendar of {term.title}](calendar.md): {TERM_TEXT}", "")
-    elif there and any(unit.assignment for unit in there):
-        weeks = course_map.calendar(there, has_tutorial=text.is_file())
-        yield from (f"## A calendar for {course_map.WEEKS} weeks", "", WEEKS_TEXT, "")
-        yield from (*course_map.calendar_rows(weeks), "")
-    if text.is_file() and TUTORIAL in pages:
-        sections = course_map.half_day(text.read_text(encoding="utf-8"))
-        sentence = (
-            f"[The tutorial]({pages[TUTORIAL]}) needs a cluster with GPUs, or CPUs in their place."
-        )
-        yield from ("## A calendar for a half day", "", f"{sentence} {HALF_DAY_TEXT}", "")
-        yield from (*course_map.half_day_rows(sections), "")
+    elif paths_page.PAGE in pages:
+        yield from ("## How long it takes", "", PATHS_TEXT.format(pages[paths_page.PAGE]), "")
+        yield from (*paths_page.summary(tree), "")
 
 
 TERM_TEXT = "lectures, what is due when, and how it counts."
-WEEKS_TEXT = (
-    "Two sessions of 90 minutes a week. One is for the lecture, with its predictions. The other is "
-    "for questions and for the assignment, which students finish at home. The last column is their "
-    "hours in each week. Take fewer modules if they have less time: each module stands alone."
+PATHS_TEXT = (
+    "[Three paths]({}), week by week: a short course, a term, and half a day. Each module stands "
+    "alone, so you can take fewer."
 )
-HALF_DAY_TEXT = "The times leave out the breaks; plan four hours."
 
 
 def further(pages: Mapping[str, str]) -> Iterator[str]:

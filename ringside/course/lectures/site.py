@@ -52,6 +52,8 @@ TEXTS = {
     "docs/glossary.md": "kit/glossary.md",
     "docs/contract.md": "kit/contract.md",
     "docs/course.md": "kit/course.md",
+    "lectures/paths.md": "kit/paths.md",
+    "lectures/half_day.md": "kit/half_day.md",
     "docs/attendee.md": "kit/attendee.md",
     "docs/cluster.md": "kit/cluster.md",
     "docs/containers.md": "kit/containers.md",

@@ -3,9 +3,10 @@
     FOLDER/03_allreduce.html   open in a browser; S opens the speaker's view, ? the list of keys
     FOLDER/reveal, FOLDER/mathjax.js, FOLDER/slides.css, FOLDER/slides.js
 
-A cell with the tag ``hide-input`` shows its outputs alone. A prompt shows its box; the cells behind
-it, up to the end of what explains the answer, come with the next keys. Checked cells and
-those that only reveal are left out.
+Slides hold what a meeting teaches: no reading, no appendix, no puzzles; the whole lecture where
+no meeting teaches it. A cell with the tag ``hide-input`` shows its outputs alone. A prompt shows
+its box; the cells behind it, up to the end of what explains the answer, come with the next keys.
+Checked cells and those that only reveal are left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from html import escape
 from pathlib import Path
 
 from ringside import output_folder
+from ringside.course.lectures import meetings
 from ringside.course.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
 from ringside.course.lectures.build import Notebook, untyped
 from ringside.course.lectures.handout import Handout
@@ -84,6 +86,8 @@ def prepared(lecture: Handout) -> Notebook:
     """A lecture's notebook as the exporter gets it: what slides show, and in which order."""
     notebook = lecture.read()
     notebook.metadata["title"] = lecture.title
+    taught = meetings.taught(notebook.cells)
+    notebook.cells = [cell for cell, shown in zip(notebook.cells, taught, strict=True) if shown]
     describe(notebook)
     show_prompts(notebook)
     behind_prompts(notebook)

@@ -1,6 +1,7 @@
 """The parts that every lecture has, found by the tags of its cells.
 
-    aims, prerequisites, problem, derivation        from what you will be able to do to the formula
+    aims, prerequisites, plan                       what you will be able to do, and when
+    problem, derivation                             from a question to the formula
     ranks, figure, limits, systems, corrected       run, seen, where it breaks, how it was done
     question (five), reading                        worked answers, full citations
 
@@ -13,10 +14,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from ringside.course.lectures import meetings
 from ringside.course.lectures.build import Notebook
 from ringside.course.predictions.in_notebook import (
     CHECKED,
-    guessed_in,
     has_tag,
     is_heading,
     is_notes,
@@ -38,7 +39,7 @@ def missing(source: Notebook, executed: Notebook) -> list[str]:
     """
     cells = list(source.cells)
     sentences = [*headings(cells), *order(cells), *questions(cells), *reading(cells)]
-    sentences += [*wrong_prompts(cells), *notes(cells)]
+    sentences += [*wrong_prompts(cells), *notes(cells), *meetings.wrong(cells)]
     for tag, (kind, most, is_wrong) in PARTS.items():
         indices = tagged(cells, tag)
         if not indices:
@@ -131,6 +132,7 @@ def anything(cells: Sequence[Notebook], place: int) -> str:
 PARTS: dict[str, tuple[str, int, Callable[[Sequence[Notebook], int], str]]] = {
     "aims": ("markdown", 1, aims),
     "prerequisites": ("markdown", 0, anything),
+    meetings.PLAN: ("markdown", 1, anything),
     "problem": ("markdown", 0, problem),
     "derivation": ("markdown", 0, derivation),
     "ranks": ("code", 0, ranks),
@@ -181,14 +183,10 @@ def questions(cells: Sequence[Notebook]) -> Iterator[str]:
 
 
 def notes(cells: Sequence[Notebook]) -> Iterator[str]:
-    """Yield what is wrong with the teachers' notes, which every lecture with prompts has."""
-    indices = [index for index, one in enumerate(cells) if is_notes(one)]
-    for index in indices:
-        if cells[index].cell_type != "markdown" or is_heading(cells[index]):
+    """Yield what is wrong with the teachers' notes."""
+    for index, one in enumerate(cells):
+        if is_notes(one) and (one.cell_type != "markdown" or is_heading(one)):
             yield f"cell {index} (notes) is not prose without a heading."
-    text = "\n".join(cells[index].source for index in indices)
-    if any(guessed_in(one) for one in cells) and not re.search(r"\bminutes?\b", text):
-        yield "no cell of slide type notes tells the teacher how many minutes a part takes."
 
 
 def reading(cells: Sequence[Notebook]) -> Iterator[str]:

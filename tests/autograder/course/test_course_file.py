@@ -33,7 +33,9 @@ def test_the_file_that_a_new_course_begins_with_says_nothing_and_each_line_may_b
 ) -> None:
     made = new_course.make(tmp_path / "own", toy_kit)
     names = tuple(plans.known(made))
-    assert not settings.due(made, names) and not settings.late(made) and not settings.runs(made)
+    assert (
+        not settings.term(made, names).due and not settings.late(made) and not settings.runs(made)
+    )
     lines = made.settings.read_text().replace("drop_lowest = 1", "drop_lowest = 0").splitlines()
     assert lines[0].startswith("# This term") and lines[-2:] == ["[weights]", f"# {NAME} = 10"]
     lines = [line.removeprefix("# ") for line in lines if re.search(r"^(# )?\w+ = |^\[", line)]
@@ -41,6 +43,7 @@ def test_the_file_that_a_new_course_begins_with_says_nothing_and_each_line_may_b
     term = settings.term(made, names)
     assert term.due and term.released and term.weights and len(term.late) == 5
     assert len(term.sessions) == 3 and term.runs and term.assistants and term.term
+    assert term.course_path is not None
 
 
 def test_a_new_courses_releases_are_made_anew_and_nothing_is_set_aside(
@@ -82,6 +85,26 @@ def test_a_due_date_stands_in_the_release_and_in_the_receipt(
     assert build.other_date(plans.load(NAME, course), course) == ""
     build.write_source(plans.load(NAME, course), course, tmp_path)
     assert "Tue 1 Jan 2030, 12:00 UTC" in handin.hand_in(tmp_path, dry_run=True).due
+
+
+def test_the_modules_of_a_courses_path_make_up_the_total(tmp_path: Path) -> None:
+    own = Course(kit=KIT, root=tmp_path)
+    whole = plans.load("a03_allreduce", own)
+    assert whole.module_points == 100
+    own.settings.write_text('path = "8 weeks"\n')
+    plan = plans.load("a03_allreduce", own)
+    core = [module.name for module in plan.modules if not module.extra]
+    assert core == ["star", "ring", "cost", "ring_torch"]
+    assert (plan.module_points, plan.hours) == (10 + 35 + 10 + 15, 5.5)
+    assert plan.extra_points == whole.extra_points + 15 + 15
+    build.write_source(plan, own, tmp_path)
+    notebook = nbformat.read(tmp_path / plan.notebook, as_version=4)
+    assert notebook.metadata["unit"]["core"] == core
+    rows = "\n".join(cell.source for cell in notebook.cells)
+    assert "| `recursive.py` | In log2(p) steps | +15 (extra) |" in rows
+    points = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.get("points")
+              for cell in notebook.cells if "nbgrader" in cell.metadata}  # fmt: skip
+    assert (points["check_ring"], points["check_recursive"]) == (35, 0)
 
 
 def test_an_assignment_without_a_date_is_released_as_before(tmp_path: Path) -> None:

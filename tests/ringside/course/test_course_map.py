@@ -1,4 +1,4 @@
-"""The map of units and the calendars: true to the tree, and to what lectures say they need."""
+"""The map of units: true to the tree, and to what lectures say they need."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ def unit(number: str, hours: float | None, tree: Path) -> Unit:
         lecture.parent.mkdir(exist_ok=True)
         lecture.write_text("\n# %% [markdown]\n# # It\n")
         return Unit(number, lecture, None, facts)
-    return Unit(
-        number, None, task(number, facts.in_notebook(hours), tree), replace(facts, hours=hours)
-    )
+    whole = facts.in_notebook({"it": hours}, ["it"])
+    return Unit(number, None, task(number, whole, tree), replace(facts, hours={"it": hours}))
 
 
 def task(number: str, facts: Mapping[str, object], tree: Path) -> Path:
@@ -87,6 +86,8 @@ def test_the_hours_are_those_of_the_notebooks_and_of_reading() -> None:
     assert hours["00"].assignment_hours == 0
     assert 1 <= hours["03"].lecture_hours <= 4
     assert hours["03"].hours == 8.75 + hours["03"].lecture_hours
+    assert hours["03"].facts.hours is not None
+    assert hours["03"].facts.hours["tree"] == 3 and "tree" not in hours["03"].facts.core
 
 
 def test_boxes_do_not_overlap_and_stay_on_the_drawing(tmp_path: Path) -> None:
@@ -135,49 +136,6 @@ def test_facts_that_cannot_be_are_named_with_their_file(tmp_path: Path) -> None:
     lecture.with_suffix(".toml").write_text("[unit]\n")
     with pytest.raises(TableError, match=r"05_it\.toml: the unit has an assignment, a05_it"):
         course_map.units(tmp_path)
-
-
-def test_a_calendar_gives_more_weeks_to_units_with_more_hours(tmp_path: Path) -> None:
-    there = [unit("00", None, tmp_path), unit("01", 3, tmp_path), unit("03", 9, tmp_path)]
-    weeks = course_map.calendar(there, has_tutorial=True, num_weeks=6)
-    assert [(one.first, one.last, one.work) for one in weeks] == [
-        (1, 1, "a01"),
-        (2, 4, "a03"),
-        (5, 5, "its runs"),
-        (6, 6, ""),
-    ]
-    assert weeks[0].taught == "00 why parallel, 01 messages"
-    assert weeks[1].hours == 3
-    crowded = course_map.calendar(there, has_tutorial=True, num_weeks=2)
-    assert [one.work for one in crowded] == ["a01", "a03"]
-    there.append(unit("04", 1, tmp_path))
-    crowded = course_map.calendar(there, has_tutorial=False, num_weeks=2)
-    assert [one.work for one in crowded] == ["a01", "a03, a04"]
-    assert [one.work for one in course_map.calendar(there, has_tutorial=True, num_weeks=1)] == [
-        "a01, a03, a04"
-    ]
-
-
-@pytest.mark.parametrize("numbers", [None, list(FACTS)])
-def test_the_calendar_of_the_course_fills_each_week_once(
-    numbers: list[str] | None, tmp_path: Path
-) -> None:
-    there = THERE
-    if numbers:
-        there = [unit(number, None if number == "00" else 8, tmp_path) for number in numbers]
-    weeks = course_map.calendar(there, has_tutorial=True)
-    spans = [range(one.first, one.last + 1) for one in weeks]
-    assert [week for span in spans for week in span] == list(range(1, course_map.WEEKS + 1))
-    for one in there:
-        assert sum(one.number in week.taught for week in weeks) == 1
-
-
-def test_the_half_day_follows_the_tutorials_headings() -> None:
-    text = "## 1. First (15 minutes)\n\n## 2. Then (1) (20 minutes)\n\n## 9. At home\n"
-    assert course_map.half_day(text) == [(0, 15, "First"), (15, 35, "Then (1)")]
-    whole = course_map.half_day((ROOT / front_page.TUTORIAL).read_text(encoding="utf-8"))
-    assert len(whole) >= 6 and 180 <= whole[-1][1] <= 240
-    assert course_map.clock(205) == "3:25"
 
 
 def test_what_the_first_page_says_of_its_program_is_so(tmp_path: Path) -> None:

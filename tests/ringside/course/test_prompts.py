@@ -159,20 +159,10 @@ def test_a_prompt_that_is_not_well_made_is_named(
     assert any(words in one for one in found), found
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("# Ask for the order first; 5 minutes.", "# Ask.", "no cell of slide type notes tells"),
-        ('"notes"}', '"-"}', "no cell of slide type notes tells"),
-        ("# Ask for", "# ## Ask for", "cell 10 (notes) is not prose without a heading."),
-    ],
-)
-def test_teachers_notes_tell_minutes_and_open_no_section(
-    tmp_path: Path, old: str, new: str, words: str
-) -> None:
+def test_teachers_notes_open_no_section(tmp_path: Path) -> None:
     assert list(tagged_parts.notes(text_of(tmp_path / "whole", SMALL))) == []
-    found = list(tagged_parts.notes(text_of(tmp_path, SMALL.replace(old, new))))
-    assert any(one.startswith(words) for one in found), found
+    found = tagged_parts.notes(text_of(tmp_path, SMALL.replace("# Ask for", "# ## Ask for")))
+    assert list(found) == ["cell 10 (notes) is not prose without a heading."]
 
 
 # Honest
