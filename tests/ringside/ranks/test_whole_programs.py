@@ -39,7 +39,8 @@ class Program:
     """A program, how it is run, and what of its output is the result.
 
     Args:
-        result: a pattern of what is compared; all of it in the output, in any order.
+        result: a pattern of what is compared; all of it in the output, in any order. Under mpiexec
+            a line of one rank may begin behind another's.
         options: of ``ringside run``.
     """
 
@@ -188,7 +189,7 @@ def test_our_programs_for_torch(program: Program) -> None:
     Program("compute-pi/cpi-cco.py", r"pi is approximately.*", stdin="100\n0\n"),
     # Its ranks add their parts as they come, so the last digit is open.
     Program("compute-pi/cpi-rma.py", r"pi is approximately \d\.\d{12}", stdin="100\n0\n"),
-    Program("reductions/test_reductions.py", r"^Ran \d+ tests|^OK"),
+    Program("reductions/test_reductions.py", r"Ran \d+ tests|OK"),
     Program("sequential/test_seq.py", r"I am process \d of \d"),
 )
 @pytest.mark.mpi
@@ -215,8 +216,8 @@ def test_a_master_that_relies_on_eager_messages_is_told_so(sources: Find) -> Non
 
 
 @table(
-    Program("test_sync.py", r"^\*\*.*|^Num processes.*", ranks=2),
-    Program("test_script.py", r"^\*\*.*|^Num processes.*|^All .*", ranks=2),
+    Program("test_sync.py", r"\*\*[^*]+\*\*|Num processes: \d", ranks=2),
+    Program("test_script.py", r"\*\*[^*]+\*\*|Num processes: \d", ranks=2),
 )
 @pytest.mark.mpi
 @pytest.mark.release
@@ -229,7 +230,7 @@ def test_programs_that_accelerate_brings(program: Program, installed: Install) -
 
 @table(
     Program("plot_cgls.py", r"^CGLS.*|^Iterations = \d+|^Rank.*|[-\d.]+e[-+]\d+", ranks=2),
-    Program("plot_matrixmult.py", r"^Process \d is .*", ranks=4),
+    Program("plot_matrixmult.py", r"Process \d is (?:in)?active", ranks=4),
 )
 @pytest.mark.mpi
 @pytest.mark.release
