@@ -32,7 +32,7 @@ OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests
 # Pages of docs/ that go to students with the tree (autograder/publish/bundle.py).
 STUDENTS = (
     *("student.md", "contract.md", "attendee.md", "cluster.md", "api.md"),
-    *("ways_to_run.md", "glossary.md", "install.md", "colab.md"),
+    *("ways_to_run.md", "programs.md", "glossary.md", "install.md", "colab.md"),
 )
 # Import name -> distribution, where they differ.
 DISTRIBUTION = {"IPython": "ipython", "yaml": "pyyaml"}

@@ -41,7 +41,7 @@ FILES = (
     *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
     *("constraints.txt", "environment.yml", "install.py", "setup.py", "MANIFEST.in"),
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
-    *("docs/ways_to_run.md", "docs/glossary.md", "docs/install.md", "docs/colab.md"),
+    *(f"docs/{name}.md" for name in ("ways_to_run", "programs", "glossary", "install", "colab")),
 )
 IGNORED = shutil.ignore_patterns(
     *("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info"),

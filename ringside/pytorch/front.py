@@ -48,12 +48,6 @@ def install(pretend_cuda: bool = False) -> None:
     link.libraries = (*link.libraries, *_library_folders())
     torch.set_num_threads(1)
     starting.install()
-    if pretend_cuda:
-        from ringside.pytorch.pretend_cuda import OnCpu, install
-
-        install(link)
-        mode: Any = OnCpu()
-        mode.__enter__()  # for good
     c10d.set_debug_level(c10d.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
     if NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
@@ -67,6 +61,12 @@ def install(pretend_cuda: bool = False) -> None:
     vars(distributed_c10d).update(ours)
     wait_where_torch_does_not()
     vars(dist).update(ours)  # it has copied these names when it was imported
+    if pretend_cuda:
+        from ringside.pytorch.pretend_cuda import OnCpu, install
+
+        install(link)
+        mode: Any = OnCpu()
+        mode.__enter__()  # for good
 
 
 def _library_folders() -> tuple[str, ...]:

@@ -16,6 +16,9 @@ from typing import Any
 
 import torch
 import torch.amp.autocast_mode
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
@@ -23,6 +26,8 @@ from ringside.network.link import Link, current
 
 _BYTES = 80 << 30  # of the device that programs ask about; no run fills it
 _torch: Any = torch  # whose stubs forbid what is replaced here
+# Where a number as an argument is that of a device.
+_DEVICE_AT: dict[Any, int] = {torch.Tensor.to: 1, torch.device: 0, _torch._C._nn._parse_to: 0}
 
 
 class OnCpu(TorchFunctionMode):
@@ -33,10 +38,11 @@ class OnCpu(TorchFunctionMode):
     ) -> Any:
         if func == torch.Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
             return True
-        if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
+        if func == torch.Tensor.cuda:
             return args[0]
-        named = {name: _on_cpu(value) for name, value in (kwargs or {}).items()}
-        return func(*map(_on_cpu, args), **named)
+        named = {name: _on_cpu(value, name == "device") for name, value in (kwargs or {}).items()}
+        at = _DEVICE_AT.get(func)
+        return func(*(_on_cpu(value, i == at) for i, value in enumerate(args)), **named)
 
 
 class _Event:
@@ -76,6 +82,9 @@ class _Stream:
 
     def query(self) -> bool:
         return True
+
+    def is_capturing(self) -> bool:
+        return False
 
     def synchronize(self, *_: Any) -> None:
         pass
@@ -117,18 +126,41 @@ def install(link: Link) -> None:
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved"):
         replaced[name] = lambda *_: 0
     vars(torch.cuda).update(replaced)
+    vars(torch.accelerator).update(_accelerator(replaced))
+    _torch.Tensor.pin_memory = lambda tensor, *_: tensor  # a DataLoader's thread asks for it, too
     autocast: Any = torch.amp.autocast_mode.autocast
     autocast.__init__ = _with_cpu(autocast.__init__)
     ddp: Any = DistributedDataParallel
     ddp.__init__ = _without_device_ids(ddp.__init__)
+    mesh: Any = DeviceMesh
+    mesh.__init__ = _of_cpus(mesh.__init__)
+    vars(dist)["init_process_group"] = _without_device_id(dist.init_process_group)
+    vars(distributed_c10d)["init_process_group"] = dist.init_process_group
     _torch.load = functools.partial(_load, torch.load)
+
+
+def _accelerator(of_cuda: dict[str, Any]) -> dict[str, Any]:
+    """The same for `torch.accelerator`, whose words for it differ from `torch.cuda`'s."""
+    gpu = torch.device("cuda")
+    names = ("is_available", "device_count", "synchronize", "empty_cache", "current_stream",
+             "set_stream", "memory_allocated", "max_memory_allocated", "memory_reserved",
+             "reset_peak_memory_stats")  # fmt: skip
+    return {
+        **{name: of_cuda[name] for name in names},
+        "current_accelerator": lambda *_, **__: gpu,
+        "set_device_index": of_cuda["set_device"], "set_device_idx": of_cuda["set_device"],
+        "current_device_index": of_cuda["current_device"],
+        "current_device_idx": of_cuda["current_device"], "device_index": of_cuda["device"],
+    }  # fmt: skip
 
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
-def _on_cpu(value: Any) -> Any:
+def _on_cpu(value: Any, is_device: bool = False) -> Any:
+    if is_device and isinstance(value, int):
+        return "cpu"
     if isinstance(value, torch.device) and value.type == "cuda":
         return torch.device("cpu")
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
@@ -153,6 +185,22 @@ def _without_device_ids(init: Callable[..., None]) -> Callable[..., None]:
         **kwargs: Any,
     ) -> None:  # fmt: skip
         init(self, module, None, None, *args, **kwargs)
+
+    return wrapped
+
+
+def _of_cpus(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def wrapped(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        init(self, _on_cpu(device_type), *args, **kwargs)
+
+    return wrapped
+
+
+def _without_device_id(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def wrapped(*args: Any, device_id: Any = None, **kwargs: Any) -> None:
+        init(*args, **kwargs)
 
     return wrapped
 

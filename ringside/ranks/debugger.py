@@ -1,6 +1,6 @@
 """``breakpoint()`` in a rank: pdb at the terminal of the command that started the run.
 
-A rank's standard input is empty and its output is collected until the run ends, so pdb would
+A rank has no keyboard and its output is collected until the run ends, so pdb would
 read the end of a file. The rank that is asked for talks to ``/dev/tty`` instead; the others pass
 their breakpoints by, and wait in their next receive as they would for a slow rank.
 """

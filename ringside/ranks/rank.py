@@ -39,9 +39,9 @@ _array_equal, _contiguous, _may_share = np.array_equal, np.ascontiguousarray, np
 
 def main() -> None:
     """Be a rank that was started by exec: command and descriptors are in the arguments."""
-    command, sock_fd, output_fd = sys.argv[1:]
+    command, *fds = sys.argv[1:]
     prepare()
-    serve(json.loads(command), int(sock_fd), int(output_fd))
+    serve(json.loads(command), list(map(int, fds)))
 
 
 def prepare() -> None:
@@ -58,18 +58,17 @@ def prepare() -> None:
     _use_freed_memory_again()
 
 
-def serve(
-    command: dict[str, Any], sock_fd: int, output_fd: int, rules: landlock.Rules | None = None
-) -> None:
+def serve(command: dict[str, Any], fds: list[int], rules: landlock.Rules | None = None) -> None:
     """Run calls that come over the socket until it closes; ``command`` is the zygote's.
 
     Args:
+        fds: the socket, where output goes, and, if the command says so, the standard input.
         rules: the files that a confined rank may touch, where the zygote has made them ready.
     """
+    sock_fd, output_fd, *stdin = fds
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    os.dup2(stdin[0] if stdin else os.open(os.devnull, os.O_RDONLY), 0)
     _close_all_but(sock_fd, rules.descriptor if rules is not None else -1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who reads Ctrl-C asks where it is, and ends it
     signal.signal(signal.SIGUSR2, _raise_refused)

@@ -23,6 +23,19 @@ def of_caller() -> dict[str, Any]:
     }
 
 
+def has_input() -> bool:
+    """Whether this process's standard input is a file or a pipe, which rank 0 may read.
+
+    Not a terminal: what a rank prints is collected, so it would wait for an answer to a question
+    that nobody sees.
+    """
+    try:
+        os.fstat(0)
+    except OSError:  # it is closed
+        return False
+    return not os.isatty(0)
+
+
 def enter(surroundings: dict[str, Any]) -> None:
     """Let this rank live there; what the kit itself has set in the environment stays."""
     of_the_kit = {name: value for name, value in os.environ.items() if name != "PATH"}

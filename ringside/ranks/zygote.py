@@ -98,7 +98,7 @@ def _commands(control: socket.socket) -> Iterator[tuple[dict[str, Any], list[int
         while b"\n" in text:
             line, text = text.split(b"\n", 1)
             command = json.loads(line)
-            count = _FDS_PER_RANK if command["do"] == "start" else 0
+            count = _FDS_PER_RANK + command["stdin"] if command["do"] == "start" else 0
             yield command, held[:count]
             held = held[count:]
 
@@ -137,8 +137,7 @@ def _fork(control: socket.socket, command: dict[str, Any], fds: list[int]) -> in
     try:
         # Whoever has this socket can start ranks and end them.
         control.close()
-        sock_fd, output_fd = fds
-        serve(command, sock_fd, output_fd, rules)
+        serve(command, fds, rules)
     except BaseException as error:  # the fork must never return into the zygote's loop
         if not isinstance(error, SystemExit):
             with contextlib.suppress(OSError):

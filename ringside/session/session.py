@@ -506,9 +506,11 @@ class Session:
                 "strict": self._strict,
                 "pretend_cuda": self._pretend_cuda,
                 "debug_rank": self._debug_rank,
+                "stdin": rank == 0 and bool(self._surroundings) and surroundings.has_input(),
             }
             try:
-                self._nursery.start(command, [theirs.fileno(), write])
+                stdin = [0] if command["stdin"] else []
+                self._nursery.start(command, [theirs.fileno(), write, *stdin])
             finally:
                 # While we hold the rank's ends too, we don't see them close when it ends.
                 theirs.close()

@@ -200,6 +200,7 @@ FURTHER = (
     ("install the kit and hand in", "For students", "docs/student.md"),
     ("look up a word", "Glossary", "docs/glossary.md"),
     ("start a program: laptop, torchrun, cluster", "Five ways to run", "docs/ways_to_run.md"),
+    ("know which programs run unchanged", "Whole programs", "docs/programs.md"),
     ("know what is graded", "How your work is graded", "docs/contract.md"),
     ("run on a cluster today", "For attendees", "docs/attendee.md"),
     ("teach with it", "For instructors", "docs/instructor.md"),

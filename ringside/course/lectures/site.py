@@ -49,6 +49,7 @@ TEXTS = {
     "docs/install.md": "kit/install.md",
     "docs/colab.md": "kit/colab.md",
     "docs/ways_to_run.md": "kit/ways_to_run.md",
+    "docs/programs.md": "kit/programs.md",
     "docs/glossary.md": "kit/glossary.md",
     "docs/contract.md": "kit/contract.md",
     "docs/course.md": "kit/course.md",

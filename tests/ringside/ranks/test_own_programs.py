@@ -31,12 +31,15 @@ def lines(result: Result) -> list[list[str]]:
     return [printed.splitlines() for printed in result.output]
 
 
-def command(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def command(
+    *words: str, folder: Path, stdin: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """``ringside``, typed in a folder."""
     return subprocess.run(
         [sys.executable, "-m", "ringside", *words],
         cwd=folder,
         env={**os.environ, **environment},
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=120,
@@ -65,6 +68,12 @@ def test_ranks_live_in_the_callers_folder_environment_and_paths(tmp_path: Path) 
     assert "[1] 0.1 42 lies here" in done.stdout
     assert "[1] from a shell" in done.stdout
     assert (tmp_path / "out-0.1.txt").read_text() == str(tmp_path.resolve())
+
+
+def test_rank_0_reads_the_standard_input(tmp_path: Path) -> None:
+    program(tmp_path, "import sys\nprint(sys.stdin.read().split())\n")
+    done = command("run", "program.py", "--ranks", "2", folder=tmp_path, stdin="100\n0\n")
+    assert done.stdout.splitlines()[:2] == ["[0] ['100', '0']", "[1] []"], done.stderr
 
 
 @pytest.mark.parametrize("end", ["sys.exit()", "sys.exit(0)", "raise SystemExit", "exit()"])
