@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from linecache import getlines
 from pickle import PicklingError
 from typing import Any
 
@@ -62,6 +63,12 @@ _HINTS = (
         "compute with the DTensor's .to_local() part.",
     ),
 )  # fmt: skip
+# What a program uses, and what to do where shapes don't fit.
+_UNFIT_SHAPES = {
+    "ColwiseParallel": "Behind ColwiseParallel each rank has its own columns of the result alone: "
+    "let RowwiseParallel follow, or gather them by output_layouts=Replicate().",
+    "PipelineStage": "A stage is given what the stage before it returns: compare the two widths.",
+}
 confined = True  # whether this rank may not touch files; a rank of one's own run may
 _MOST_FRAMES = 12
 _MOST_TEXT = 300  # of a line of source
@@ -129,6 +136,10 @@ def _hint(error: BaseException, message: str) -> str:
             return hint
     if message == "list assignment index out of range" and "all_gather_object" in _last(error).name:
         return "all_gather_object wants a list with a place for each rank: [None] * world_size."
+    if "shapes cannot be multiplied" in message:
+        frames = traceback.extract_tb(error.__traceback__)
+        text = "".join(line for file in {f.filename for f in frames} for line in getlines(file))
+        return next((cure for name, cure in _UNFIT_SHAPES.items() if f"{name}(" in text), "")
     if isinstance(error, AttributeError) and _is_mpi(error.obj):
         for name in dir(error.obj):
             if name.lower() == str(error.name).lower():

@@ -68,6 +68,10 @@ _SAME_ORDER = (
     "Give both sides the same shape and dtype. If they have them, the two ranks send and receive "
     "in different orders."
 )
+_LENGTHS = (
+    "Give both sides the same shape and dtype; what send_object_list sends, which begins with its "
+    "lengths as int64, only recv_object_list takes."
+)
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
 # torch's stubs for these differ between releases.
@@ -780,9 +784,11 @@ def _receive(
     code, count = _ENVELOPE.unpack_from(payload)
     name = tensors.NAME_OF[code] if code < len(tensors.NAME_OF) else "unknown"
     if count != tensor.numel() or name != tensors.dtype_name(tensor):
+        is_length = name == "int64" != tensors.dtype_name(tensor)
+        otherwise = _LENGTHS if is_length else _SAME_ORDER
         raise MismatchError(
             f"{format_call(call)}: rank {members[completion.source]} sent {count} elements of "
             f"{name}, the tensor to receive into has {tensor.numel()} of "
-            f"{tensors.dtype_name(tensor)}. {_UNFIT.get(_made_by(libraries), _SAME_ORDER)}"
+            f"{tensors.dtype_name(tensor)}. {_UNFIT.get(_made_by(libraries), otherwise)}"
         )
     tensors.write(tensor, np.frombuffer(payload[_ENVELOPE.size :], np.uint8))

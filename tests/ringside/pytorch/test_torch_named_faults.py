@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import Session
+from ringside import Session, run
 
 PROGRAM = (Path(__file__).parent / "programs" / "faults.py").read_text().splitlines()
 FAULTS = {  # function of faults.py -> what must be said; {..} is the line that holds the text
@@ -63,6 +63,14 @@ FAULTS = {  # function of faults.py -> what must be said; {..} is the line that 
         "ReduceOp.AVG at {dist.ReduceOp.AVG)} is of whole numbers, so it is cut to one, and gloo "
         "refuses it"
     ),
+    "objects_into_a_tensor": (
+        "what send_object_list sends, which begins with its lengths as int64, only "
+        "recv_object_list takes."
+    ),
+    "columns_alone": (
+        "Behind ColwiseParallel each rank has its own columns of the result alone: let "
+        "RowwiseParallel follow"
+    ),
     "wrapper_passed_by": (
         "optimizer.step() at {optimizer.step()} takes gradients of this rank alone: "
         "DistributedDataParallel reduces them in passes through the wrapper, and there was none."
@@ -91,6 +99,20 @@ def test_the_cause_is_named(session: Session, function: str) -> None:
     result = session.call(f"faults:{function}", 3 if function == "neighbours_mixed_up" else 2)
     told = " ".join([str(result.error), *result.notes.values()])
     assert with_lines(FAULTS[function]) in " ".join(told.split())
+
+
+def test_stages_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    (tmp_path / "stages.py").write_text(
+        "import torch\n"
+        "from torch.distributed.pipelining import PipelineStage, ScheduleGPipe\n"
+        "def train(group):\n"
+        "    layer = torch.nn.Linear(8, (16, 4)[group.rank()])\n"
+        "    stage = PipelineStage(layer, group.rank(), 2, torch.device('cpu'))\n"
+        "    inputs = [torch.randn(4, 8)] * (group.rank() == 0)\n"
+        "    ScheduleGPipe(stage, n_microbatches=2).step(*inputs)\n"
+    )
+    result = run(f"{tmp_path / 'stages.py'}:train", 2, check=False)
+    assert "A stage is given what the stage before it returns" in str(result.error)
 
 
 def test_nothing_is_said_of_training_as_it_should_be(session: Session) -> None:

@@ -3,8 +3,10 @@
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data.distributed import DistributedSampler
@@ -171,6 +173,20 @@ def sent_from_a_buffer_filled_anew(group):
             dist.isend(x, 1)
         else:
             dist.recv(x, 0)
+
+
+def objects_into_a_tensor(group):
+    if group.rank() == 0:
+        dist.send_object_list([torch.ones(3)], dst=1)
+    else:
+        dist.recv(torch.empty(3), src=0)
+
+
+def columns_alone(group):
+    net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    mesh = init_device_mesh("cpu", (2,))
+    parallelize_module(net, mesh, {"0": ColwiseParallel()})
+    net(torch.randn(1, 8))
 
 
 def wrapper_passed_by(group):
