@@ -253,6 +253,12 @@ class _Expander:
         source = path.read_text(encoding="utf-8").rstrip("\n")
         if "### BEGIN SOLUTION" not in source:
             raise BuildError(f"{path} has no '### BEGIN SOLUTION': it would be released whole.")
+        begun, ended = (source.count(f"### {word} SOLUTION") for word in ("BEGIN", "END"))
+        if begun != ended:
+            raise BuildError(
+                f"{path}: {begun} '### BEGIN SOLUTION' and {ended} '### END SOLUTION': each needs "
+                "the other."
+            )
         if lines := outside_functions(source):
             raise BuildError(
                 f"{path.name}:{lines[0]}: a solution begins outside of every function. Its stub "

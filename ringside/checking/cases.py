@@ -50,7 +50,7 @@ from ringside.checking.assertions import (
     short_wire,
     total,
 )
-from ringside.errors import TargetError
+from ringside.errors import MachineError, TargetError
 from ringside.factors import Factors
 from ringside.timing.machine import Machine
 from ringside.units import format_count
@@ -422,12 +422,20 @@ def _words(text: str) -> list[str]:
 
 
 def machine_of(case: Case) -> Machine:
-    """The machine that a case names."""
+    """The machine that a case names.
+
+    Raises:
+        MachineError: there is none of that name.
+    """
     if case.machine in case.machines:
         return case.machines[case.machine]
     first, _, numbers = case.machine.partition(",")
     if first not in MACHINES:
-        return Machine.load(case.machine)
+        try:
+            return Machine.load(case.machine)
+        except MachineError as error:
+            own = ", ".join(repr(name) for name in (*MACHINES, *case.machines))
+            raise MachineError(f"{error} A case may also name {own}.") from None
     machine = MACHINES[first]()
     if not numbers:
         return machine

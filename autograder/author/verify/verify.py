@@ -230,7 +230,9 @@ def verify(
             )
         finding = judge(subject, result)
         finding.whole = whole
-        if points and subject.kind == "wrong":
+        if (points and subject.kind == "wrong") or (
+            subject.kind == "reference" and not only_sample
+        ):
             finding.public = public.percent(plan, subject.module, subject.source)
             compare_with_public(subject, finding)
         if subject.kind == "reference" and finding.ok:
@@ -249,8 +251,20 @@ def verify(
 
 
 def compare_with_public(subject: Subject, finding: Finding) -> None:
-    """An honest mistake that no public test warns of may cost little."""
-    if finding.ok and subject.honest and finding.public == 100 and finding.score < NO_WARNING:
+    """An honest mistake that no public test warns of may cost little; the reference passes all."""
+    if finding.ok and subject.kind == "reference" and finding.public != 100:
+        finding.ok = False
+        finding.sentence = (
+            f"earns {finding.public:g} of 100 public points: a public test that the reference "
+            "doesn't pass would go to students"
+        )
+    if (
+        finding.ok
+        and subject.kind == "wrong"
+        and subject.honest
+        and finding.public == 100
+        and finding.score < NO_WARNING
+    ):
         finding.ok = False
         finding.sentence = (
             f"has all public points and earns {finding.score:g} of 100 hidden ones; where "

@@ -62,8 +62,8 @@ def _collected(
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment, cwd="/")
     if done.returncode:
-        output = (done.stdout + done.stderr).strip()[-900:]
-        raise AssignmentError(f"The tests of {folder.name} can't be read: {output}")
+        lines = (done.stdout + done.stderr).strip().splitlines()[-12:]
+        raise AssignmentError("\n".join([f"The tests of {folder.name} can't be read:", *lines]))
     return tuple(CollectedTest(**test) for test in json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -38,6 +38,13 @@ def test_a_wrong_submission_earns_what_its_edit_says(
     assert (finding.ok, finding.sentence) == (not said, said)
 
 
+def test_a_public_test_that_the_reference_does_not_pass_is_found() -> None:
+    reference = replace(WRONG, kind="reference", name="ring")
+    finding = Finding("reference", "ring", "ring", True, score=100, public=91)
+    compare_with_public(reference, finding)
+    assert not finding.ok and finding.sentence.startswith("earns 91 of 100 public points")
+
+
 @pytest.mark.parametrize(
     ("public", "score", "honest", "ok"),
     [(100, 80, True, False), (100, 90, True, True), (99, 20, True, True), (100, 20, False, True)],

@@ -101,6 +101,15 @@ def test_a_module_without_markers_would_be_released_whole_and_is_refused(
         build.instructor_notebook(plan, "# %%\n# {{module one}}\n", tmp_path)
 
 
+def test_a_mark_without_its_other_one_is_refused_with_the_file(
+    plan: Assignment, tmp_path: Path
+) -> None:
+    (tmp_path / "one.py").write_text("def answer():\n    ### BEGIN SOLUTION\n    return 1\n")
+    said = r"one\.py: 1 '### BEGIN SOLUTION' and 0 '### END SOLUTION'"
+    with pytest.raises(build.BuildError, match=said):
+        build.instructor_notebook(plan, "# %%\n# {{module one}}\n", tmp_path)
+
+
 @pytest.mark.parametrize(
     "source",
     [

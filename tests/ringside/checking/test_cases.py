@@ -22,7 +22,7 @@ from ringside.checking.cases import (
     machine_of,
     parse,
 )
-from ringside.errors import TargetError
+from ringside.errors import MachineError, TargetError
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,10 @@ def test_machines_are_named():
     assert machine_of(AllReduce()).eager_threshold_bytes == 65536
     assert machine_of(AllReduce(machine="rendezvous")).eager_threshold_bytes == 0
     assert machine_of(AllReduce(machine="alpha_s=0.5")).alpha_s == 0.5
+    with pytest.raises(
+        MachineError, match=r"no machine 'short_wire'.*may also name .*'short wire'"
+    ):
+        machine_of(AllReduce(machine="short_wire"))
 
 
 def test_a_sum_that_lacks_a_part_is_told_so():
