@@ -23,7 +23,7 @@ READING_HOURS, TEXT_HOURS = 1.0, 0.5  # of each unit; of each assignment's run a
 _HEAD = f"""# Paths through the course
 
 A meeting has {meetings.MINUTES} minutes. The hours of a week are those of two meetings and of the
-modules, as each assignment estimates them. To these come {READING_HOURS:g} hour of reading for each
+modules, as each assignment estimates them. To these come an hour of reading for each
 unit, and {60 * TEXT_HOURS:g} minutes for each assignment's text and its run on a cluster. A course
 takes a path by one line in its `course.toml`, such as `path = "8 weeks"`: then the modules below
 make up each assignment's total, and all others are extra.
@@ -66,7 +66,7 @@ def _summary(units: Mapping[str, Unit], tree: Path) -> Iterator[str]:
     yield from ("| path | meetings | modules | a student's hours |", "|---|---:|---:|---:|")
     for path in course_paths().values():
         num_modules = sum(map(len, path.work.values()))
-        yield f"| {path.name} | {path.num_meetings} | {num_modules} | {_hours(path, units):g} |"
+        yield f"| {path.name} | {path.num_meetings} | {num_modules} | {_hours(path, units):.0f} |"
     for name, title in HALF_DAYS.items():
         minutes = half_day((tree / name).read_text(encoding="utf-8"))[-1][1]
         yield f"| {title[0].lower()}{title[1:]} | {clock(minutes)} hours | | 4 |"
@@ -77,7 +77,7 @@ def _sums(path: CoursePath, units: Mapping[str, Unit]) -> str:
     return (
         f"{path.num_meetings} meetings, {MEETING_HOURS * path.num_meetings:g} hours; modules, "
         f"{work:g} hours; reading, {reading:g} hours; texts and runs, {texts:g} hours: "
-        f"**{_hours(path, units):g} hours**, {_hours(path, units) / len(path.weeks):.1f} a week."
+        f"**{_hours(path, units):.0f} hours**, {_hours(path, units) / len(path.weeks):.1f} a week."
     )
 
 
