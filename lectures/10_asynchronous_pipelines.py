@@ -325,11 +325,10 @@ print(f"with the same version {e * w2 * w1:.4f}, with a newer one {e * w2 * newe
 assert np.isclose(slope, e * w2 * w1, rtol=1e-4) and abs(e * w2 * newer / slope - 1) > 0.3
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Weight stashing.** The cure is simple. Each stage keeps the version that a forward pass used
-# until the backward pass of the same minibatch. This is called **weight stashing** [1]. For
-# example, stage 0 of 3 keeps version 2 for minibatch 4, while it goes on to versions 3 and 4. The
-# update itself goes to the newest version. So the gradient is old, but the weights that it
-# changes are not.
+# **Weight stashing.** PipeDream's answer: each stage keeps the version that a forward pass used until the
+# backward pass of the same minibatch [1]. For example, stage 0 of 3 keeps version 2 for minibatch 4, while
+# it goes on to versions 3 and 4. The stage applies the update to its newest version. So the gradient is
+# old, but the weights that it changes are not.
 #
 # Now we can write down what the whole pipeline computes. The gradient of minibatch $t$ is the true
 # gradient of its loss $f_t$, at a point whose components have different ages:
@@ -796,9 +795,9 @@ reveal("10/stash-memory", versions_GB[4][0])
 # $$S \cdot \frac{\Psi}{S}\,b = \Psi b.$$
 #
 # **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the
-# whole model.** On 4 stages it is 3.30 GB for stage 0 and 0.83 GB for the last one, and 3.30 GB for
-# stage 0 of 8 again. Gradients and the optimizer's state exist only once, since there is one newest
-# version. So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
+# whole model.** With 4 stages your stage 0 holds 3.30 GB of weights, and with 8 stages it does, too. The
+# last of 4 stages holds 0.83 GB. Gradients and the optimizer's state exist only once, since there is one
+# newest version. So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
 # $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for the three older versions.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -1348,7 +1347,7 @@ assert round(stated["largest share of the peak"], 2) == 0.55
 #
 # Asynchronous pipelines work, and we know of no large language model that was trained with one.
 # Megatron-LM has 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system
-# that introduced the order [5]. All seven schedules of PyTorch 2.13 have a flush [9]. Why did the flush
+# that introduced the order [5]. All seven schedules of PyTorch have a flush [9]. Why did the flush
 # win?
 #
 # - Data parallelism is the reference. A flush computes exactly the same gradient. Nobody has to ask
@@ -1402,7 +1401,7 @@ print(f"at the checkpoint the weights differ by {early:.0e}, at the end by {gap:
 reveal("10/restart", "exactly" if gap < 1e-12 else "not exactly")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Not exactly. The checkpoint is right up to rounding. But after the restart the first $S - 1$
+# No, not exactly. The checkpoint is right up to rounding. But after the restart the first $S - 1$
 # minibatches see weights that are *less* stale than in the run without a stop. That does no harm,
 # but you can't compare the two runs bit by bit any more. With a flush, you can. That is one more
 # reason for the flush.
