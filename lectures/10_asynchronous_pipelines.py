@@ -13,13 +13,16 @@
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Lecture 10: Pipelines that never drain
 #
-# A pipeline that updates its weights once a batch has to run empty before each update. Lecture 9
-# measured the idle time that this costs, the bubble. The system PipeDream doesn't let the
-# pipeline run empty. Each stage updates its weights as soon as it has a gradient, and goes on.
-# Then the stages compute with weights of different age. In this lecture you write down exactly
-# what such a pipeline computes, how far it can be trusted, and what it costs in memory. You also
-# write the planner with which PipeDream cuts a network, and you compare its promises with
-# published measurements.
+# *You read this unit by yourself. No meeting teaches it. It is for you if you choose its modules, or if
+# section 11 of lecture 9 made you curious. Sections 2 to 6 belong together, and so do sections 7 and 8; you
+# can read section 9 alone.*
+#
+# A pipeline that updates its weights once a batch has to run empty (*flush*) before each update. Lecture 9
+# measured the idle time that this costs, the bubble. The system PipeDream (2019) doesn't flush. Each stage
+# updates its weights as soon as it has a gradient, and goes on. So the stages compute with weights of
+# different age. In this lecture you write down exactly what such a pipeline computes, how far you can trust
+# it, and what it costs in memory. You also write the planner with which PipeDream cuts a network, and you
+# compare its promises with published measurements.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
@@ -31,13 +34,16 @@
 # - cut a network with a dynamic program, replicate its stages, and say which part of the result you
 #   can trust;
 # - decide when it helps to process messages in the order in which they arrive;
-# - explain why most systems flush their pipelines today, and how they fill the bubble instead.
+# - explain why most systems flush their pipelines today.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
-# **What you need.** [Lecture 9](09_pipeline_bubbles.ipynb): stages, schedules as lists of words,
-# 1F1B. Section 5 of [lecture 6](06_large_batches_and_asynchrony.ipynb) treats stale gradients; we
-# use its result in sections 4 and 6. From [lecture 3](03_allreduce.ipynb) you need the time of a
+# **What you need.** [Lecture 9](09_pipeline_bubbles.ipynb): stages, schedules as lists of actions,
+# 1F1B. Section 5 of [lecture 6](06_large_batches_and_asynchrony.ipynb) treats stale gradients; you
+# need its result in sections 4 and 6. From [lecture 3](03_allreduce.ipynb) you need the time of a
 # ring all-reduce.
+#
+# **How to read.** Predict before each run, as in a meeting, and do the puzzles where you meet their subject:
+# the first after section 3, the second after section 7.
 #
 # | sign | meaning |
 # |---|---|
@@ -58,9 +64,9 @@
 # **What is taught when.** No meeting teaches this unit. It is for those who choose its modules, and for your evenings.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** In a seminar teach sections 2, 3, 5, 7 and 10. Before section 3 let the class write
-# the version numbers into the timeline of section 2 by hand. It takes five minutes, and without it
-# nobody believes the formula.
+# **For teachers.** If you teach it in a seminar, take sections 2, 3, 5, 7 and 10. Before section 3 let the
+# class write the version numbers into the timeline of section 2 by hand. It takes five minutes, and without
+# it nobody believes the formula.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
@@ -85,8 +91,8 @@ BLUE, ORANGE, GREEN, GRAY = "#0072b2", "#e69f00", "#009e73", "#7f7f7f"
 # ## 1. The problem: 553 MB on a slow network
 #
 # The authors of PipeDream trained VGG-16 on 16 GPUs in four servers. A network of 10 Gb/s
-# connected the servers [1]. Their profile of VGG-16 is public [2]. It holds, for each layer, the
-# time of a minibatch of 128 pictures, the bytes of its output, and the bytes of its parameters.
+# connected the servers [1]. Their profile of VGG-16 is public [2]. For each layer it holds the time of a
+# minibatch of 128 images, the bytes of its output, and the bytes of its parameters.
 
 # %% slideshow={"slide_type": "fragment"}
 profile = table(LECTURES / "data" / "pipedream_vgg16.csv")
@@ -105,8 +111,8 @@ print(f"all      {work_ms.sum():6.1f} ms{parameter_MB.sum():42.1f} MB")
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(work_ms.sum(), 1) == 672.5 and round(parameter_MB.sum(), 1) == 553.4
 side, nbytes = 224, 4
-pictures = 77_070_336 / (3 * side**2 * nbytes)  # the input's bytes, by the profile
-assert pictures == 128
+images = 77_070_336 / (3 * side**2 * nbytes)  # the input's bytes, by the profile
+assert images == 128
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/all-reduce", "How long does the all-reduce take, if nothing disturbs it?", unit="ms")
@@ -122,10 +128,10 @@ print(f"fc6 to fc8: {in_classifier:.1%} of the parameters, {in_work:.1%} of the 
 reveal("10/all-reduce", all_reduce_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The all-reduce takes **830 ms**, more than the work. And nearly all of it is for three layers:
-# `fc6` to `fc8` hold 89.4 % of the parameters and do 1.5 % of the work. So 16 copies of these
+# The all-reduce takes **830 ms**, more than the work. And nearly all of it is for three layers, because
+# `fc6` to `fc8` hold 89.4 % of the parameters. They do 1.5 % of the work. So 16 copies of these
 # layers are a bad idea. One GPU could compute them for all others, as the last stage of a pipeline.
-# The gradients of these layers would then never travel at all.
+# Then the gradients of these layers would never travel at all.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Three questions follow. How does a pipeline run without a bubble (sections 2 to 6)? Who decides
@@ -141,27 +147,27 @@ assert round(in_classifier, 3) == 0.894 and round(in_work, 3) == 0.015
 #
 # Recall 1F1B from lecture 9. Stage $s$ begins with $S - s$ forward passes. Then it alternates one
 # backward and one forward pass. With a flush, this ends after $M$ microbatches: the pipeline runs
-# empty, all stages update, and it fills again. Now let it go on. The list of words of a stage
-# then ends only when the training ends.
+# empty, all stages update, and the pipeline fills again. Now let it go on. Then a stage's list of actions ends
+# only when the training ends.
 
 
 # %% slideshow={"slide_type": "fragment"}
 def endless(num_stages, num_minibatches):
-    """The 1F1B words of each stage, for all minibatches, without a flush."""
+    """Each stage's 1F1B actions, for all minibatches, without a flush."""
     lists = []
     for stage in range(num_stages):
         ahead = min(num_stages - stage, num_minibatches)
-        words = [f"F{t}" for t in range(ahead)]
+        actions = [f"F{t}" for t in range(ahead)]
         for t in range(num_minibatches):
-            words.append(f"B{t}")
+            actions.append(f"B{t}")
             if t + ahead < num_minibatches:
-                words.append(f"F{t + ahead}")
-        lists.append(" ".join(words))
+                actions.append(f"F{t + ahead}")
+        lists.append(" ".join(actions))
     return lists
 
 
-for stage, words in enumerate(endless(3, 5)):
-    print(f"stage {stage}  {words}")
+for stage, actions in enumerate(endless(3, 5)):
+    print(f"stage {stage}  {actions}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # As in lecture 9, a small program moves the traffic of any such list, and messages are free.
@@ -174,18 +180,18 @@ from mpi4py import MPI
 
 import ringside
 
-STEP = {"F": 1, "B": -1}  # to the next stage, or back; a word of another kind stays here
+STEP = {"F": 1, "B": -1}  # to the next stage, or back; other actions stay here
 
 
-def run(comm, words, milliseconds):
-    """Do what a stage's list says; a word takes its kind's time, or its own if it has one."""
+def run(comm, actions, milliseconds):
+    """Do what a stage's list says; an action takes its kind's time, or its own if it has one."""
     going, packet, box = [], np.zeros(8, np.uint8), np.zeros(8, np.uint8)
-    for word in words[comm.rank].split():
-        step, number = STEP.get(word[0], 0), int(word[1:])
+    for action in actions[comm.rank].split():
+        step, number = STEP.get(action[0], 0), int(action[1:])
         if step and 0 <= comm.rank - step < comm.size:
             comm.Recv(box, comm.rank - step, number)
-        takes = milliseconds.get((comm.rank, word), milliseconds.get(word[0]))
-        ringside.compute(seconds=takes / 1e3, phase=word)
+        takes = milliseconds.get((comm.rank, action), milliseconds.get(action[0]))
+        ringside.compute(seconds=takes / 1e3, phase=action)
         if step and 0 <= comm.rank + step < comm.size:
             going.append(comm.Isend(packet, comm.rank + step, number))
     MPI.Request.Waitall(going)
@@ -206,10 +212,10 @@ session = ringside.Session(Path.cwd())  # keeps its processes from one run to th
 MILLISECONDS = {"F": 1.0, "B": 2.0}
 
 
-def flow(words, milliseconds=MILLISECONDS, machine=free):
-    """Move the traffic of a list of words for each stage."""
-    args = (words, milliseconds)
-    return session.call("flow:run", len(words), args, machine=machine).raise_for_error()
+def flow(actions, milliseconds=MILLISECONDS, machine=free):
+    """Move the traffic of each stage's list of actions."""
+    args = (actions, milliseconds)
+    return session.call("flow:run", len(actions), args, machine=machine).raise_for_error()
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -228,10 +234,10 @@ print(f"with a flush {flushing_ms:.0f} ms, without {1e3 * without.makespan_s:.0f
 reveal("10/no-flush", 1e3 * without.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Without a flush each of the 64 pieces is a minibatch of its own. They take 201 ms, which is
-# $(N + S - 1)(t_f + t_b)$ with $N = 64$. **The bubble is paid once in a training run, not once in
-# a batch.** It hasn't gone: the pipeline still fills at the start and drains at the end. But a
-# run has thousands of minibatches.
+# Without a flush each of the 64 passes is a minibatch of its own. They take 201 ms, which is
+# $(N + S - 1)(t_f + t_b)$ with $N = 64$. **You pay the bubble once in a training run, not once in
+# a batch.** The bubble hasn't gone, since the pipeline still fills at the start and drains at the end.
+# But a run has thousands of minibatches.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(8 * batch.makespan_s, 264e-3) and np.isclose(without.makespan_s, 201e-3)
@@ -260,30 +266,30 @@ flow(endless(4, 10)).timeline
 
 
 # %% slideshow={"slide_type": "fragment"}
-def versions_in(words):
+def versions_in(actions):
     """For each minibatch: the updates made before its forward pass, and before its backward pass."""
     updates, forward, backward = 0, {}, {}
-    for word in words.split():
-        if word[0] == "F":
-            forward[int(word[1:])] = updates
+    for action in actions.split():
+        if action[0] == "F":
+            forward[int(action[1:])] = updates
         else:
-            backward[int(word[1:])] = updates
+            backward[int(action[1:])] = updates
             updates += 1
     return forward, backward
 
 
-for stage, words in enumerate(endless(3, 7)):
-    forward, backward = versions_in(words)
+for stage, actions in enumerate(endless(3, 7)):
+    forward, backward = versions_in(actions)
     print(f"stage {stage}: forward {list(forward.values())}, backward {list(backward.values())}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The output shows the trouble. On stage 0 minibatch 4 goes forward with version 2, but when its
+# You see the trouble in the output. On stage 0 minibatch 4 goes forward with version 2, but when its
 # gradient comes back the stage is at version 4. Which version should the backward pass use?
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for S in (1, 2, 3, 5):
-    for s, words in enumerate(endless(S, 9)):
-        forward, backward = versions_in(words)
+    for s, actions in enumerate(endless(S, 9)):
+        forward, backward = versions_in(actions)
         assert all(forward[t] == max(0, t - (S - 1 - s)) for t in range(9))
         assert all(backward[t] == t for t in range(9))
 forward, backward = versions_in(endless(3, 7)[0])
@@ -319,11 +325,10 @@ print(f"with the same version {e * w2 * w1:.4f}, with a newer one {e * w2 * newe
 assert np.isclose(slope, e * w2 * w1, rtol=1e-4) and abs(e * w2 * newer / slope - 1) > 0.3
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Weight stashing.** The cure is simple. Each stage keeps the version that a forward pass used
-# until the backward pass of the same minibatch. This is called **weight stashing** [1]. For
-# example, stage 0 of 3 keeps version 2 for minibatch 4, while it goes on to versions 3 and 4. The
-# update itself goes to the newest version. So the gradient is old, but the weights that it
-# changes are not.
+# **Weight stashing.** PipeDream's answer: each stage keeps the version that a forward pass used until the
+# backward pass of the same minibatch [1]. For example, stage 0 of 3 keeps version 2 for minibatch 4, while
+# it goes on to versions 3 and 4. The stage applies the update to its newest version. So the gradient is
+# old, but the weights that it changes are not.
 #
 # Now we can write down what the whole pipeline computes. The gradient of minibatch $t$ is the true
 # gradient of its loss $f_t$, at a point whose components have different ages:
@@ -444,9 +449,9 @@ def backward(stage, t, rate, goal):
 # %%writefile -a chain.py
 
 
-def train(comm, words, w, rate, goals, which):
+def train(comm, actions, w, rate, goals, which):
     stage = Stage(comm, w[comm.rank], which)
-    for kind, t in [(word[0], int(word[1:])) for word in words[comm.rank].split()]:
+    for kind, t in [(action[0], int(action[1:])) for action in actions[comm.rank].split()]:
         if kind == "F":
             forward(stage, t)
         else:
@@ -508,10 +513,10 @@ def forward(group, t, w):
 # %%writefile -a chain_torch.py
 
 
-def train(group, words, w, rate, goals):
+def train(group, actions, w, rate, goals):
     rank, under_way = group.rank(), {}
     newest = torch.tensor([w[rank]], requires_grad=True, **LONG)
-    for kind, t in [(word[0], int(word[1:])) for word in words[rank].split()]:
+    for kind, t in [(action[0], int(action[1:])) for action in actions[rank].split()]:
         if kind == "F":
             under_way[t] = forward(group, t, newest)
             continue
@@ -603,9 +608,9 @@ show(figure, "The product of four weights over 40 updates, from 0.9. Synchronous
 # Stashing overshoots to 2.57 and then settles. Vertical sync, which looks tidier, swings up to
 # 3.31 and hasn't settled after 40 updates. Section 4 explains why.
 #
-# The wrong program is nearly on top of stashing. Old and new weights hardly differ at a small
-# rate. That makes the mistake dangerous: it doesn't show in a loss curve, and only the recursion
-# finds it.
+# The wrong program, "newest in backward", is nearly on top of stashing, because old and new weights hardly
+# differ at a small rate. So the mistake is dangerous. You can't see it in a loss curve, and only the
+# recursion finds it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 peak = {name: weights.prod(axis=1).max() for name, weights in paths.items()}
@@ -732,7 +737,7 @@ assert np.isclose(1000 * limits(1000)[1], np.pi / 2, rtol=1e-2)
 assert all(one / other <= np.pi for one, other in map(limits, range(1, 200)))
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the knobs.** One weight of the quadratic, from 1, under both rules.
+# **Turn the sliders.** One weight of the quadratic, from 1, under both rules.
 
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
@@ -790,9 +795,9 @@ reveal("10/stash-memory", versions_GB[4][0])
 # $$S \cdot \frac{\Psi}{S}\,b = \Psi b.$$
 #
 # **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the
-# whole model.** On 4 stages it is 3.30 GB for stage 0 and 0.83 GB for the last one, and 3.30 GB for
-# stage 0 of 8 again. Gradients and the optimizer's state exist only once, since there is one newest
-# version. So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
+# whole model.** With 4 stages your stage 0 holds 3.30 GB of weights, and with 8 stages it does, too. The
+# last of 4 stages holds 0.83 GB. Gradients and the optimizer's state exist only once, since there is one
+# newest version. So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
 # $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for the three older versions.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -841,7 +846,7 @@ print("versions kept:", [most for _, most in double.values])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Every stage keeps two versions. The cell below checks the weights against the recursion. The
-# lists of words are the same as before, so the bubble is paid once in the run here, too.
+# lists of actions are the same as before, so you pay the bubble once in the run here, too.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 weights = [np.array(start)]
@@ -880,16 +885,16 @@ from mpi4py import MPI
 import ringside
 
 
-def run(comm, words, milliseconds):
+def run(comm, actions, milliseconds):
     """All ranks but the last share stage 0; minibatch t belongs to rank t modulo their number."""
     box, last, sent = np.zeros(8, np.uint8), comm.size - 1, []
-    for word in words[comm.rank].split():
-        kind, t = word[0], int(word[1:])
+    for action in actions[comm.rank].split():
+        kind, t = action[0], int(action[1:])
         partner = t % last if comm.rank == last else last
         receives = (kind == "F") == (comm.rank == last)
         if receives:
             comm.Recv(box, partner, t)
-        ringside.compute(seconds=milliseconds[comm.rank][kind] / 1e3, phase=word)
+        ringside.compute(seconds=milliseconds[comm.rank][kind] / 1e3, phase=action)
         if not receives:
             sent.append(comm.Isend(np.zeros(8, np.uint8), partner, t))
     MPI.Request.Waitall(sent)
@@ -1132,12 +1137,18 @@ for cluster, wire in [(name, gbit / 8) for name, gbit in GBIT.items()]:
 reveal("10/speedup", predicted["A"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The formula says 10.10 and 7.83, where 5.28 and 2.98 were measured. It is too optimistic by
-# factors of 1.9 and 2.6. Why? Look at its second term, $2(m-1)|w|/\beta'$. That is what *all*
-# replicas of a ring send *together*. In a ring each of them sends $\frac1m$ of it, over a link of
-# its own. So the formula makes data parallelism slower than it needs to be. At 1.25 GB/s it counts
-# 830 ms for *each* minibatch, but the ring of section 1 takes 830 ms for a round of 16. Change one
-# assumption after the other: first count the bytes of a ring, then hide them all behind the work.
+# The formula is too optimistic:
+#
+# | cluster | formula | measured | too high by a factor of |
+# |---|---|---|---|
+# | A | 10.10 | 5.28 | 1.9 |
+# | B | 7.83 | 2.98 | 2.6 |
+#
+# Why? Look at its second term, $2(m-1)|w|/\beta'$. That is what *all* replicas of a ring send *together*.
+# In a ring each of them sends $\frac1m$ of it, over a link of its own. So the formula makes data parallelism
+# slower than it needs to be. At 1.25 GB/s it counts 830 ms for *each* minibatch, but the ring of section 1
+# takes as long for a round of 16. Now change one assumption after the other. First count the bytes of a
+# ring, then hide them all behind the work.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 RULES = {
@@ -1184,11 +1195,11 @@ assert under["B", "ring, all hidden"][1] < 2.98 < under["B", "the formula"][1]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. Take what comes: message-driven stages
 #
-# A list of words fixes the order before the run. If one pass takes longer than planned, the stage
-# may wait for a message although another one is there. AxoNN has no lists [4]. A stage looks at
-# what has arrived. If there is a gradient, our stage does that backward pass, because that frees
-# memory. Else, if there is an activation *and* fewer than `limit` microbatches are in flight
-# here, it does that forward pass. We call this limit the **room** of the stage.
+# A list of actions fixes the order before the run. If one pass takes longer than planned, the stage
+# may wait for a message although another one is there. AxoNN (2022) has no lists [4]. A stage looks at
+# what has arrived. If a gradient is there, our stage does that backward pass, because that frees
+# memory. Else, if an activation is there *and* fewer than `limit` microbatches are in flight
+# here, the stage does that forward pass. We call this limit the **room** of the stage.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile driven.py
@@ -1218,11 +1229,11 @@ def run(comm, count, limit, milliseconds):
 
 
 def carry_out(comm, kind, number, way, milliseconds, sent):
-    word, packet = f"{kind}{number}", np.zeros(8, np.uint8)
+    action, packet = f"{kind}{number}", np.zeros(8, np.uint8)
     if 0 <= comm.rank - way < comm.size:
         comm.Recv(packet, comm.rank - way, number)
-    takes = milliseconds.get((comm.rank, word), milliseconds.get(kind))
-    ringside.compute(seconds=takes / 1e3, phase=word)
+    takes = milliseconds.get((comm.rank, action), milliseconds.get(kind))
+    ringside.compute(seconds=takes / 1e3, phase=action)
     if 0 <= comm.rank + way < comm.size:
         sent.append(comm.Isend(packet, comm.rank + way, number))
 
@@ -1240,13 +1251,13 @@ def carry_out(comm, kind, number, way, milliseconds, sent):
 
 # %% slideshow={"slide_type": "fragment"}
 def fixed(limits, count):
-    """Lists of words that begin with `limit` forward passes on each stage."""
+    """Lists of actions that begin with `limit` forward passes on each stage."""
     lists = []
     for limit in limits:
-        words = [f"F{t}" for t in range(min(limit, count))]
+        actions = [f"F{t}" for t in range(min(limit, count))]
         for t in range(count):
-            words += [f"B{t}"] + [f"F{t + limit}"] * (t + limit < count)
-        lists.append(" ".join(words))
+            actions += [f"B{t}"] + [f"F{t + limit}"] * (t + limit < count)
+        lists.append(" ".join(actions))
     return lists
 
 
@@ -1303,8 +1314,8 @@ reveal("10/driven", "1F1B's list" if slower else "message-driven")
 # *Figure 7. Random pass times, six seeds, 4 stages and 32 microbatches. The bars are means.*
 #
 # With the same room as 1F1B, message-driven stages are slower on every seed, by about 10 % on
-# average. "Backward first" is the reason. A stage that finds two gradients does both, and the next
-# stage gets no new work meanwhile. The list alternates, and so it keeps the other stages fed. With
+# average. "Backward first" is the reason. A stage that finds two gradients does both, and meanwhile the
+# next stage gets no new work. The list alternates, so it keeps the other stages busy. With
 # room for $2S$ microbatches on every stage, message-driven stages are about 7 % faster than 1F1B.
 # But the *list* with more room gains even more.
 #
@@ -1336,8 +1347,8 @@ assert round(stated["largest share of the peak"], 2) == 0.55
 #
 # Asynchronous pipelines work, and we know of no large language model that was trained with one.
 # Megatron-LM has 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system
-# that introduced the order [5]. torch has it as `Schedule1F1B`, and all schedules of torch have a
-# flush [12]. Why did the flush win?
+# that introduced the order [5]. All seven schedules of PyTorch have a flush [9]. Why did the flush
+# win?
 #
 # - Data parallelism is the reference. A flush computes exactly the same gradient. Nobody has to ask
 #   whether a difference in the loss comes from staleness.
@@ -1347,245 +1358,25 @@ assert round(stated["largest share of the peak"], 2) == 0.55
 # - Large batches have many microbatches, so the bubble is small anyway: 11 % with 512
 #   microbatches and 64 stages (lecture 9).
 #
-# And there is a way to fill the bubble *without* staleness.
+# And you can fill the bubble *without* staleness, if you cut each backward pass in two. [Section 9 of
+# lecture 9](09_pipeline_bubbles.ipynb) does so, and its section 10 plays the schedules that PyTorch ships.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
+from torch.distributed import pipelining
+
 grids = table(LECTURES / "data" / "megatron_2021_grids.csv")
 gpus, batch, tensor, stages = (grids[name][-1] for name in ("gpus", "batch", "tensor", "pipeline"))
 microbatches = batch // (gpus // (tensor * stages))
 assert (microbatches, stages) == (512, 64)
 assert round((stages - 1) / (microbatches + stages - 1), 2) == 0.11
-
-# %% [markdown] slideshow={"slide_type": "subslide"}
-# **Backward passes in two halves.** A backward pass computes two products. The stage before waits
-# for the gradient of the *input*. Nobody waits for the gradients of the *weights* until the
-# update. The paper on *zero bubble* schedules calls the first half **B** and the second
-# **W** [6]. (Question 5 of lecture 9 called the first half I.) From here on `B` is only the first
-# half. Let F, B and W take 1 ms each.
-#
-# A stage can now put a W wherever it would wait. **ZB-H1** is 1F1B in which stage $s$ does each W
-# $s$ microbatches late. So each stage holds up to $S$ microbatches, as the first stage of 1F1B
-# does.
-
-
-# %% slideshow={"slide_type": "fragment"}
-def halved(words, late):
-    """Behind each B the W of the microbatch that is `late` before it; the rest at the end."""
-    result, waiting = [], []
-    for word in words.split():
-        result.append(word)
-        if word[0] == "B":
-            waiting.append("W" + word[1:])
-            if len(waiting) > late:
-                result.append(waiting.pop(0))
-    return " ".join(result + waiting)
-
-
-THIRDS = {"F": 1.0, "B": 1.0, "W": 1.0}
-WHOLE = {"F": 1.0, "B": 2.0}  # for 1F1B, whose backward passes are whole
-h1 = [halved(words, stage) for stage, words in enumerate(endless(4, 8))]
-print(h1[3])
-
-# %% [markdown] slideshow={"slide_type": "subslide"}
-# **ZB-H2** fills the rest with forward passes: a stage begins more microbatches before its first
-# gradient comes back, and puts more W at the end. A list scheduler as in lecture 9 finds it. At
-# each tick a free stage takes a B if it can, else an F if it holds fewer than $2S - 1$
-# microbatches, else a W.
-
-
-# %% slideshow={"slide_type": "fragment"}
-def scheduled(num_stages, count, most):
-    """Lists of words, from ticks of 1 ms in which every free stage takes B before F before W."""
-    ended = {}  # (word's letter, stage, microbatch) -> tick
-    made = [{"F": 0, "B": 0, "W": 0} for _ in range(num_stages)]
-    lists = [[] for _ in range(num_stages)]
-    for now in range(10 * (count + num_stages)):
-        for s in range(num_stages):
-            for letter in "BFW":
-                if can_begin(letter, s, made, ended, now, count, most):
-                    ended[letter, s, made[s][letter]] = now + 1
-                    lists[s].append(f"{letter}{made[s][letter]}")
-                    made[s][letter] += 1
-                    break
-    return [" ".join(words) for words in lists]
-
-
-# %% slideshow={"slide_type": "fragment"}
-def can_begin(letter, s, made, ended, now, count, most):
-    number, mine = made[s][letter], made[s]
-    if letter == "W":
-        return number < mine["B"]
-    if number == count or (letter == "B" and number == mine["F"]):
-        return False
-    if letter == "F" and (s == 0 or mine["F"] - mine["W"] == most):
-        return s == 0 and mine["F"] - mine["W"] < most
-    first = ("F", s - 1) if letter == "F" else ("B", s + 1)
-    if letter == "B" and s == len(made) - 1:
-        first = ("F", s)
-    return ended.get((*first, number), np.inf) <= now
-
-
-h2 = scheduled(4, 8, most=7)
-print(h2[0])
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "10/zb-h1",
-    "1F1B takes 33 ms for 8 microbatches on 4 stages. How long does ZB-H1 take?",
-    unit="ms",
-)
-
-# %% slideshow={"slide_type": "fragment"}
-schedules = {"1F1B": flow(endless(4, 8), WHOLE)}
-schedules |= {"ZB-H1": flow(h1, THIRDS), "ZB-H2": flow(h2, THIRDS)}
-
-
-def most_held(words):
-    """The most microbatches that a stage holds, from F to W."""
-    let_go = "W" if "W" in words else "B"
-    steps = [(word[0] == "F") - (word[0] == let_go) for word in words.split()]
-    return int(np.cumsum(steps).max())
-
-
-held = {}
-for (name, run), lists in zip(schedules.items(), (endless(4, 8), h1, h2)):
-    held[name] = [most_held(words) for words in lists]
-    print(f"{name}: {run.makespan_s * 1e3:.0f} ms, held {held[name]}")
-
-
-# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
-def paint(axis, timeline, title):
-    """One row for each stage: F in blue, B in green, W in orange; the number is the microbatch."""
-    shades = {"F": plt.cm.Blues, "B": plt.cm.Greens, "W": plt.cm.Oranges}
-    for stage, spans in enumerate(timeline.spans):
-        for span in (span for span in spans if span.kind == "compute"):
-            number = int(span.label[1:])
-            start, width = span.start_s * 1e3, (span.end_s - span.start_s) * 1e3
-            color = shades[span.label[0]](0.25 + 0.07 * (number % 8))
-            axis.barh(stage, width, left=start, color=color, edgecolor="w", height=0.85)
-            ink = "white" if number % 8 > 4 else "black"
-            middle = {"ha": "center", "va": "center", "fontsize": 7}
-            axis.text(start + width / 2, stage, number, color=ink, **middle)
-    axis.set_title(title, loc="left", fontsize=10)
-    axis.set(ylim=(3.5, -0.5), facecolor="#e4e8ec")
-    axis.set_yticks(range(4), [f"stage {stage}" for stage in range(4)])
-
-
-# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
-figure, panels = plt.subplots(3, 1, figsize=(10, 5.2), sharex=True, layout="constrained")
-for axis, (name, run) in zip(panels, schedules.items()):
-    title = f"{name}: {run.makespan_s * 1e3:.0f} ms, holds {max(held[name])} at most"
-    paint(axis, run.timeline, title)
-panels[-1].set(xlabel="time (ms)", xlim=(0, 33))
-h1_ms = schedules["ZB-H1"].makespan_s * 1e3
-show(figure, "Three schedules on 4 stages with 8 microbatches. 1F1B has whole backward passes and gaps at both "
-     f"ends. ZB-H1 has a W in most gaps and ends after {h1_ms:.0f} ms. In ZB-H2 no stage has a gap between its "
-     "first and its last action; the rows are shifted by 1 ms from stage to stage.")  # fmt: skip
-
-# %% slideshow={"slide_type": "fragment"}
-reveal("10/zb-h1", h1_ms)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. F is blue, B is green, W is orange, and gray is idle. In 1F1B a green box is a whole
-# backward pass.*
-#
-# ZB-H1 takes 27 ms instead of 33. With times $F$, $B$ and $W$ for the three kinds, the bubbles are
-# as follows [6]. For our lists that holds if $W$ is at most $F$ and at most $B$.
-#
-# | schedule | bubble | held on a stage, at most |
-# |---|---|---|
-# | 1F1B | $(S-1)(F + B + W)$ | $S - s$ |
-# | ZB-H1, for $M \ge S$ | $(S-1)(F + B - W)$ | $S$ |
-# | ZB-H2, for $M \ge 2S - 1$ | $(S-1)(F + B - 2W)$, at least 0 | $2S - 1$ |
-#
-# **Read the last row with care.** ZB-H2 takes 27 ms as well, because the last stage can't start
-# before 3 ms have passed. Its formula counts how long a stage is idle *inside* its span, from its
-# first to its last action. That is 0 here. It pays when the next batch follows at once.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-took = {name: run.makespan_s * 1e3 for name, run in schedules.items()}
-assert np.allclose([took["1F1B"], took["ZB-H1"], took["ZB-H2"]], [33, 27, 27])
-assert held == {"1F1B": [4, 3, 2, 1], "ZB-H1": [4] * 4, "ZB-H2": [7] * 4}
-for spans in schedules["ZB-H2"].timeline.spans:
-    work = [span for span in spans if span.kind == "compute"]
-    assert np.isclose(work[-1].end_s - work[0].start_s, 24e-3)
-times = {"F": 1.0, "B": 1.2, "W": 0.8}
-assert np.isclose(flow(h1, times).makespan_s * 1e3, 8 * 3 + 3 * (1 + 1.2 - 0.8))
-work = [span for span in flow(h2, times).timeline.spans[0] if span.kind == "compute"]
-assert np.isclose((work[-1].end_s - work[0].start_s) * 1e3, 8 * 3 + 3 * (1 + 1.2 - 2 * 0.8))
-times = {"F": 0.5, "B": 1.0, "W": 1.0}  # W is longer than F: the formula promises too little
-assert flow(h1, times).makespan_s * 1e3 > 8 * 2.5 + 3 * (0.5 + 1.0 - 1.0) + 0.1
-
-
-# %% slideshow={"slide_type": "fragment"}
-def twice(lists):
-    """Two batches, one behind the other: microbatches 8 to 15 after 0 to 7."""
-    again = []
-    for words in lists:
-        second = " ".join(f"{word[0]}{int(word[1:]) + 8}" for word in words.split())
-        again.append(f"{words} {second}")
-    return again
-
-
-two = {"1F1B": flow(twice(endless(4, 8)), WHOLE)}
-two |= {"ZB-H1": flow(twice(h1), THIRDS), "ZB-H2": flow(twice(h2), THIRDS)}
-for name, run in two.items():
-    print(f"{name}: two batches in {run.makespan_s * 1e3:.0f} ms")
-
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
-# The second batch costs 33 ms with 1F1B, 27 ms with ZB-H1, and 24 ms with ZB-H2, which is its
-# work alone. Each stage updates when its last W is done, and starts the next batch while others
-# still work on the old one. **There is no bubble and no staleness.** (The pipeline still fills
-# once and drains once in a run.) The price is memory: $2S - 1$ microbatches instead of $S - s$.
-# And an update that needs something from all stages, such as the norm of the whole gradient,
-# would bring the flush back. The authors check the norm afterwards, and undo the update if
-# need be [6].
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-after = {name: two[name].makespan_s * 1e3 - took[name] for name in two}
-assert np.allclose([after["1F1B"], after["ZB-H1"], after["ZB-H2"]], [33, 27, 24])
-
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
-# **DualPipe** is the schedule of DeepSeek-V3 [7]. It feeds microbatches from both ends. Each GPU
-# holds two stages, one of each direction, so the parameters are there twice. A forward pass of
-# one direction runs together with a backward pass of the other, F&B, and hides the messages of
-# both. Its page states the bubble $(\frac P2 - 1)(F\&B + B - 3W)$ on $P$ GPUs and activations of
-# $P + 1$ microbatches. There $B$ is the *whole* backward pass. In our letters it is
-# $(\frac P2 - 1)(F\&B + B - 2W)$. Suppose that F&B takes as long as its three parts.
-
-# %% slideshow={"slide_type": "fragment"} tags=["systems"]
-P, F, B, W = 8, 1, 1, 1
-bubbles = {
-    "1F1B": (P - 1) * (F + B + W),
-    "ZB-H1": (P - 1) * (F + B - W),
-    "ZB-H2": (P - 1) * max(0, F + B - 2 * W),
-    "DualPipe": (P // 2 - 1) * ((F + B + W) + B - 2 * W),
-}
-print(bubbles)
-assert bubbles["DualPipe"] == (P // 2 - 1) * ((F + B + W) + (B + W) - 3 * W)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# On 8 GPUs the bubbles are 21, 7, 0 and 6 ms. The formulas leave out what DualPipe is made for.
-# DeepSeek-V3 sends each token to a few of many *expert* layers, which live on other GPUs. So it
-# sends a lot inside each layer, and F&B hides that.
-#
-# You needn't write these schedules yourself. Torch has three with the backward pass in two
-# halves: `ScheduleInterleavedZeroBubble`, `ScheduleZBVZeroBubble` and `ScheduleDualPipeV` [12]. The
-# last is a form of DualPipe that needs half as many GPUs for the same stages [7].
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-from torch.distributed import pipelining
-
-offered = {name for name in pipelining.__all__ if "Schedule" in name}
-halves = {"ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"}
-assert list(bubbles.values()) == [21, 7, 0, 6] and halves | {"Schedule1F1B"} <= offered
+assert sum(name.startswith("Schedule") for name in pipelining.__all__) == 7
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. When a stage dies
 #
 # In data parallelism every GPU holds a copy of the whole model. In a pipeline a GPU holds the
-# only copy of its stage. If it dies, all stages wait. So a run on many GPUs writes
-# **checkpoints**: files from which it can go on.
+# only copy of its stage. If that GPU dies, all stages wait. So a run writes **checkpoints**, files from
+# which it can go on.
 #
 # **Who writes, and when?** With a flush there is a moment between two batches in which all stages
 # have the same version. Without one there is no such moment, and none is needed. Let each stage
@@ -1610,41 +1401,22 @@ print(f"at the checkpoint the weights differ by {early:.0e}, at the end by {gap:
 reveal("10/restart", "exactly" if gap < 1e-12 else "not exactly")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Not exactly. The checkpoint is right up to rounding. But after the restart the first $S - 1$
+# No, not exactly. The checkpoint is right up to rounding. But after the restart the first $S - 1$
 # minibatches see weights that are *less* stale than in the run without a stop. That does no harm,
-# but two runs can't be compared bit by bit any more. With a flush, they can. It is one more
+# but you can't compare the two runs bit by bit any more. With a flush, you can. That is one more
 # reason for the flush.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **How often?** Let a checkpoint take the time $C$, and let $\mu$ be the mean time between
-# failures. If you write one every $\tau$, you lose about $C/\tau$ of the time to writing, and
-# $\tau/(2\mu)$ to work that has to be done again. The sum is least for $\tau = \sqrt{2 C \mu}$ [13].
-# Llama 3 ran on 16,384 GPUs, and had 419 unexpected stops in 54 days [8].
-
-# %% slideshow={"slide_type": "fragment"}
-between_s = stated["days"] * 86400 / stated["unexpected stops"]
-write_s = 30  # assumed
-every_s = np.sqrt(2 * write_s * between_s)
-lost = write_s / every_s + every_s / 2 / between_s
-print(f"a stop every {between_s / 3600:.2f} h, a checkpoint every {every_s:.0f} s, {lost:.1%} lost")
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# On these GPUs there was a stop every 3.09 h. With 30 s for a checkpoint (our assumption) you would
-# write one every 817 s and lose 7.3 % of the time, restarts not counted. A *replicated* stage is better
-# off. If a replica dies, another has the same weights.
+# **How often should you write one?** [Section 16 of lecture 12](12_hybrid.ipynb) has the formula, and it holds
+# for every scheme. What differs in a pipeline is who can help. A *replicated* stage (section 7) is better off:
+# if one replica dies, another has the same weights.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert early < 1e-12 < 1e-4 < gap and round(between_s / 3600, 2) == 3.09
-assert round(every_s) == 817 and round(lost, 3) == 0.073
-assert (stated["unexpected stops"], stated["days"]) == (419, 54)
-systems = table(LECTURES / "data" / "frameworks.csv")
-assert systems["accelerators"][systems["system"] == "Llama 3"][0] == 16_384
+assert early < 1e-12 < 1e-4 < gap
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (three quarters of an hour for sections 8 to 10). In section 8 stop at the two
-# speedups and ask for reasons before you go on. Good classes find three of the four. In section 10
-# let the class fill W into a printed 1F1B diagram. Then ask why ZB-H2 isn't faster than ZB-H1
-# here. Section 11 can be read at home.
+# **For teachers.** In section 8 stop at the two speedups and ask for reasons before you go on. Good classes
+# find three of the four.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 12. Where the models break
@@ -1672,14 +1444,14 @@ assert round(work_ms[1] / work_ms.sum(), 2) == 0.27 and profile["layer"][1] == "
 assert round(output_MB[0] / 1e3, 2) == 1.64
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
-# **What slides often say.**
+# **Statements you will meet.**
 #
-# | on the slide | what to know |
+# | statement | what to know |
 # |---|---|
-# | PipeDream: no bubble, hurts accuracy, wasn't adopted [9] | filling and draining remain. With stashing it gained at least as much in time to accuracy as in time per epoch in most rows of its table 1 [1]. Its order of work is the standard, with a flush [5] |
-# | PipeDream's largest network: 138 million parameters [10] | that is VGG-16. GNMT-16 has 277.7 million by the public profile [2], and was trained on 16 GPUs [1] |
-# | GPipe: 557 million parameters on 8 GPUs [10] | that network ran on 4 partitions; GPipe trained 6 billion on 16 accelerators [11] |
-# | pipelines are ideal for thousands of processes [9] | the depth ends at the number of layers: 64 stages on 3072 GPUs [5]. Thousands need data or tensor parallelism, too |
+# | PipeDream: no bubble, hurts accuracy, wasn't adopted [6] | filling and draining remain. With stashing it gained at least as much in time to accuracy as in time per epoch in most rows of its table 1 [1]. Its order of work is the standard, with a flush [5] |
+# | PipeDream's largest network: 138 million parameters [7] | that is VGG-16. GNMT-16 has 277.7 million by the public profile [2], and was trained on 16 GPUs [1] |
+# | GPipe: 557 million parameters on 8 GPUs [7] | that network ran on 4 partitions; GPipe trained 6 billion on 16 accelerators [8] |
+# | pipelines are ideal for thousands of processes [6] | the depth ends at the number of layers: 64 stages on 3072 GPUs [5]. Thousands need data or tensor parallelism, too |
 # | (in PipeDream's own text) 2.92 for GNMT-8 and 2.95 for GNMT-16 | the paper's table 1 has them the other way round; use the table [1] |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1734,8 +1506,6 @@ assert round(work_ms[13:].sum(), 1) == 10.2 and crossing_ms < work_of_stage / 15
 # | weight stashing | $t - (S - 1 - s)$ | $S - s$ | once in a run |
 # | vertical sync | $t - (S - 1)$ | $S$ | once in a run |
 # | 2BW (batches of $M \ge S$) | one batch late | 2 | once in a run |
-# | ZB-H1 | the same everywhere | 1 | $(S-1)(F+B-W)$ per batch |
-# | ZB-H2 | the same everywhere | 1 | $(S-1)(F+B-2W)$ per batch, at least 0 |
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## At home
@@ -1757,9 +1527,9 @@ import numpy as np
 from neighbours import pass_on, take
 
 
-def train(comm, words, w, rate, goals):
+def train(comm, actions, w, rate, goals):
     here, w, kept = comm.rank, np.array([w[comm.rank]]), {}
-    for kind, t in [(word[0], int(word[1:])) for word in words[here].split()]:
+    for kind, t in [(action[0], int(action[1:])) for action in actions[here].split()]:
         if kind == "F":
             x = take(comm, here - 1, t, 1.0)
             kept[t] = x, w, w[0] * x  # the input, the weight, the output
@@ -1799,83 +1569,12 @@ Path("solved1.py").write_text(text.replace("w -= rate", "w = w - rate"))
 assert puzzle("solved1.py:train", 3, **moving).solved and not attempt.solved
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 2: send first.** Each stage computes both halves of its backward pass and then sends
-# the gradient of the input. The target is 27 ms for 8 microbatches. Change only the order in which
-# the program works. The lists stay those of 1F1B.
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile puzzle2.py
-import numpy as np
-
-import ringside
-
-
-def step(comm, words):
-    here, box, late = comm.rank, np.zeros(8, np.uint8), []
-    for kind, t in [(word[0], int(word[1:])) for word in words[here].split()]:
-        way = 1 if kind == "F" else -1
-        if 0 <= here - way < comm.size:
-            comm.Recv(box, here - way, t)
-        ringside.compute(seconds=1e-3, phase=f"{kind}{t}")
-        if kind == "B":
-            ringside.compute(seconds=1e-3, phase=f"W{t}")
-        if 0 <= here + way < comm.size:
-            comm.Isend(box, here + way, t)
-    for t in late:
-        ringside.compute(seconds=1e-3, phase=f"W{t}")
-
-
-# %% slideshow={"slide_type": "fragment"}
-sooner = {
-    "args": (endless(4, 8),),
-    "machine": free,
-    "at_most_us": 27_010,
-    "hint": "Who waits for the half W? Keep its number in `late`, and do it when there is time.",
-}
-puzzle("puzzle2.py:step", 4, **sooner)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# <details><summary>Solution</summary>
-#
-# Send before W. That alone gives 30 ms. Then let stage $s$ do each W $s$ microbatches late, as
-# ZB-H1 does:
-#
-# ```python
-#         if 0 <= here + way < comm.size:
-#             comm.Isend(box, here + way, t)
-#         if kind == "B":
-#             late.append(t)
-#             if len(late) > here:
-#                 ringside.compute(seconds=1e-3, phase=f"W{late.pop(0)}")
-# ```
-#
-# </details>
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-text = Path("puzzle2.py").read_text()
-inside = """        if kind == "B":
-            ringside.compute(seconds=1e-3, phase=f"W{t}")
-"""
-sending = """        if 0 <= here + way < comm.size:
-            comm.Isend(box, here + way, t)
-"""
-Path("half.py").write_text(text.replace(inside + sending, sending + inside))
-in_time = """        if kind == "B":
-            late.append(t)
-            if len(late) > here:
-                ringside.compute(seconds=1e-3, phase=f"W{late.pop(0)}")
-"""
-Path("solved2.py").write_text(text.replace(inside + sending, sending + in_time))
-half, solved = (puzzle(f"{name}.py:step", 4, **sooner, draw=False) for name in ("half", "solved2"))
-assert round(half.time_us) == 30_000 and not half.solved and solved.solved
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 3: who gets the fourth GPU?** Four layers take 8, 4, 2 and 2 ms. The program gives each
+# **Puzzle 2: who gets the fourth GPU?** Four layers take 8, 4, 2 and 2 ms. The program gives each
 # layer a GPU of its own, and 12 minibatches take 104 ms. Bring them to at most 60 ms with three
 # stages on 4 GPUs. (Only the forward passes are there, and messages are free.)
 
 # %% slideshow={"slide_type": "fragment"}
-# %%writefile puzzle3.py
+# %%writefile puzzle2.py
 import numpy as np
 
 import ringside
@@ -1902,7 +1601,7 @@ seats = {
     "at_most_us": 60_010,
     "hint": "The work is 16 ms, so 4 GPUs could finish a minibatch every 4 ms.",
 }
-puzzle("puzzle3.py:step", 4, **seats)
+puzzle("puzzle2.py:step", 4, **seats)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # <details><summary>Solution</summary>
@@ -1914,13 +1613,13 @@ puzzle("puzzle3.py:step", 4, **seats)
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-text = Path("puzzle3.py").read_text()
+text = Path("puzzle2.py").read_text()
 better = "PLAN = [([0], 2), ([1], 1), ([2, 3], 1)]"
-Path("solved3.py").write_text(
+Path("solved2.py").write_text(
     text.replace("PLAN = [([0], 1), ([1], 1), ([2], 1), ([3], 1)]", better)
 )
 first, solved = (
-    puzzle(f"{name}.py:step", 4, **seats, draw=False) for name in ("puzzle3", "solved3")
+    puzzle(f"{name}.py:step", 4, **seats, draw=False) for name in ("puzzle2", "solved2")
 )
 assert round(first.time_us) == 104_000 and not first.solved
 assert solved.solved and round(solved.time_us) == 60_000 and 12 / 2 * 8 == 48
@@ -1932,7 +1631,7 @@ assert np.allclose(others, [56, 48], rtol=1e-4)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers.** Ten minutes for each puzzle, in pairs. Puzzle 1 belongs after section 3: most
-# look for the mistake in the indices. Puzzle 2 belongs after section 10. After puzzle 3 ask for a
+# look for the mistake in the indices. After puzzle 2 ask for a
 # plan with two stages: layer 0 on two GPUs and the others on two is 4 ms faster. (All layers on
 # four replicas are faster still, by another 8 ms, since their all-reduce is free here.)
 
@@ -2056,9 +1755,7 @@ session.close()
 #
 # In the assignment `a10_pipedream` you write the asynchronous stage with real layers
 # (`stash.py`), the same in torch (`stash_torch.py`), and the planner, with a limit on memory
-# (`partition.py`). The message-driven stage (`axonn.py`) is extra. In `a09_pipeline` the rules
-# behind ZB-H1 and ZB-H2 for any number of stages and microbatches are an extra module,
-# `zero_bubble.py`.
+# (`partition.py`). The message-driven stage (`axonn.py`) is extra.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
@@ -2076,16 +1773,11 @@ session.close()
 #    P. Kashinkunti, J. Bernauer, B. Catanzaro, A. Phanishayee, M. Zaharia. Efficient large-scale
 #    language model training on GPU clusters using Megatron-LM. SC 2021. arXiv:2104.04473. Section
 #    2.2, table 1.
-# 6. P. Qi, X. Wan, G. Huang, M. Lin. Zero bubble pipeline parallelism. ICLR 2024. arXiv:2401.10241.
-# 7. DualPipe. github.com/deepseek-ai/DualPipe, 2025. Page of the repository.
-# 8. Llama team, AI at Meta. The Llama 3 herd of models. arXiv:2407.21783, 2024. Section 3.3.4.
-# 9. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
-# 10. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
-# 11. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le, Y.
+# 6. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
+# 7. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
+# 8. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le, Y.
 #    Wu, Z. Chen. GPipe: efficient training of giant neural networks using pipeline parallelism.
 #    NeurIPS 2019. arXiv:1811.06965.
-# 12. PyTorch. `torch.distributed.pipelining`, documentation of version 2.13.
-# 13. J. W. Young. A first order approximation to the optimum checkpoint interval. Communications of
-#    the ACM 17 (1974), no. 9, pages 530–531.
+# 9. PyTorch. `torch.distributed.pipelining`, documentation of version 2.13.
 #
-# Read next: sections 3.2 and 3.3 of [1], which the recursion of section 3 comes from; then [6].
+# Read next: sections 3.2 and 3.3 of [1], which the recursion of section 3 comes from; then [3].
