@@ -90,6 +90,11 @@ def test_costs_of_all_reduces_are_those_of_the_formulas() -> None:
     assert f"has {max(servers) / sum(servers) * 4:.1f} times" in line(CORRECTIONS, "key $i$")
 
 
+def test_a_bandwidth_of_deepep_is_that_of_its_table() -> None:
+    measured = table(DATA / "deepep_low_latency.csv")["there_gb_per_s"][0]
+    assert f"| {measured:g} GB/s through a port" in line(CORRECTIONS, "a port of 50 GB/s")
+
+
 def test_crossovers_and_halos_are_those_of_the_formulas() -> None:
     width = 4096
     words = [f"{samples:.0f}" for samples in (width / 3, 2 * width / 3, width)]
