@@ -152,9 +152,7 @@ reveal("00/alexnet", alexnet / lenet)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A picture costs 2219 times as much. There were also 20 times as many pictures: 1.2 million in
-# place of 60,000. One pass over the data became 44,000 times as expensive in 14 years. A lecture
-# deck of 2022 says that the computation grew a thousandfold [5]. This is the right order of magnitude
-# for one picture, but far too little for the whole training.
+# place of 60,000. One pass over the data became 44,000 times as expensive in 14 years.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 pictures = dict(zip(chinchilla["data"], chinchilla["items"]))
@@ -482,7 +480,7 @@ show(figure, ALT)
 # what they then have to send each other.*
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# The names have changed over the years, and decks use them differently. These are today's:
+# The names have changed over the years, and texts use them differently. These are today's:
 #
 # | cut | today's name | also called | what is sent | sent how often |
 # |---|---|---|---|---|
@@ -496,8 +494,8 @@ show(figure, ALT)
 # one GPU can compute from its weights. A *microbatch* is a part of the batch that goes through the
 # pipeline by itself.
 #
-# The term *model parallelism* means the third row in one deck, the fourth in another, and both in
-# a third [7], [5], [17]. This course avoids it where it matters. **Sharded** data parallelism
+# The term *model parallelism* means the third row in some texts, the fourth in others, and both in
+# a third kind. This course avoids it where it matters. **Sharded** data parallelism
 # (ZeRO, FSDP) is not a fifth cut of the work: each rank computes as in the first row, and only the
 # *storage* of the states is divided. **Hybrid** or **3D** parallelism uses several cuts at once.
 
@@ -663,33 +661,27 @@ assert in_torch.values == runs[3].values == [8.0] * 8
 # ## 6. What systems have reached
 #
 # Each of the following systems made one or more of the four cuts usable
-# [1] [12] [16] [18] [19] [20] [21] [22] [23] [24]. The figure shows the largest network that its authors
+# [1] [12] [16] [17] [18] [19] [20] [21] [22] [23]. The figure shows the largest network that its authors
 # report, and on how many accelerators. Filled points were trained to a result. Open points were
 # run for a few steps, to measure speed. Crosses fit into memory, and no more is claimed.
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 systems = table(DATA / "frameworks.csv")
-GREY_ARROW = {"arrowstyle": "->", "color": "#8a8f98"}
 BELOW = {"Mesh-TensorFlow", "AxoNN", "GPipe (largest)"}  # labels that would cover another
 
 
 def label_systems(axes):
-    """Write each system's name, and an arrow from where the decks' table has it."""
-    names = ("system", "accelerators", "parameters", "slide_accelerators", "slide_parameters")
-    for name, x, y, slide_x, slide_y in zip(*(systems[one] for one in names)):
+    """Write each system's name."""
+    for name, x, y in zip(*(systems[one] for one in ("system", "accelerators", "parameters"))):
         offset, side = ((0, -8), "top") if name in BELOW else ((0, 8), "bottom")
         axes.annotate(name, (x, y), offset, textcoords="offset points", ha="center", va=side)
-        if slide_y < 0.9 * y:  # an empty cell is nan, which is never smaller
-            axes.annotate("", (x, 0.88 * y), (slide_x, slide_y), arrowprops=GREY_ARROW)
-            axes.plot(slide_x, slide_y, ".", color="#8a8f98", markersize=7)
 
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 MARKERS = {"trained": ("o", "#0072b2"), "timed": ("o", "none"), "fits": ("x", "none")}
 ALT = (
     "Eleven systems by accelerators and parameters, both logarithmic, from PipeDream, 278 million "
-    "trained on 16 GPUs, to ZeRO-Infinity, where 32 trillion fit on 512. Grey arrows move "
-    "PipeDream and GPipe upwards from the decks' table."
+    "trained on 16 GPUs, to ZeRO-Infinity, where 32 trillion fit on 512."
 )
 figure, axes = plt.subplots(figsize=(8.6, 4.9))
 for what, (marker, fill) in MARKERS.items():
@@ -703,8 +695,8 @@ show(figure, ALT)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. Systems for distributed training: the parameters of a network and the accelerators that
-# it ran on. Both axes are logarithmic. A grey arrow begins at the numbers that two lecture decks give
-# [17], [25], and ends at those of the system's authors.*
+# it ran on. Both axes are logarithmic.* [Systems of 2012 to 2022](systems.md) has what each of them
+# cuts and sends.
 #
 # Two questions make such a figure useful. **What does the number mean?** ZeRO-Infinity's 32
 # trillion parameters fit on 512 GPUs. Training on 20 tokens for each of them would take more than
@@ -724,43 +716,9 @@ assert states_gb(2e9) == 32
 llama = systems["system"] == "Llama 3"
 assert systems["parameters"][llama][0] == 405e9 and systems["accelerators"][llama][0] == 16384
 
-# %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** The decks' table [17], [25] has four more rows, which the figure leaves out
-# because their sizes could not be confirmed: FlexFlow (24 million parameters with a footnote that
-# is lost), DDP (its paper reports near-linear scaling to 256 GPUs, but the size in the table is
-# not in its abstract), KARMA (2048 GPUs, 17 billion) and LBANN (3072 CPUs, 78.6 billion). No
-# public text that we found has LBANN's numbers. Ask the class how they would check them.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-slide = table(DATA / "slide_frameworks.csv")
-on_slide = dict(zip(slide["system"].tolist(), zip(slide["accelerators"], slide["parameters"])))
-assert on_slide["FlexFlow"][1] / 1e6 == 24 and on_slide["DDP"][0] == 256
-assert on_slide["KARMA"][0] == 2048 and on_slide["KARMA"][1] / 1e9 == 17
-assert on_slide["LBANN"][0] == 3072 and on_slide["LBANN"][1] / 1e9 == 78.6
-
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
-# **Corrected.** You will meet these statements on slides and in older texts.
-#
-# | statement | better |
-# |---|---|
-# | PipeDream: 138 million parameters [17], [25] | That is the size of VGG-16. The largest network that PipeDream trained is GNMT-16 [18], 278 million by its published profile. |
-# | GPipe: 557 million on 8 GPUs [17], [25] | That is AmoebaNet, cut into 4 parts. GPipe also trained a translator of 6 billion parameters on 16 accelerators, and fitted 83.9 billion on 128 [19]. |
-# | Neural networks are "embarrassingly parallel" [7] | Samples are independent only between two updates, and layers follow one another. |
-# | In data parallelism no process is ever idle [5] | Ranks wait for exposed communication, for the slowest rank and for their input. |
-# | AxoNN is inter-layer parallelism [25] | It combines a pipeline with data parallelism [24]. |
-
-
-# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-def row(system):
-    return {name: column[systems["system"] == system][0] for name, column in systems.items()}
-
-
-assert round(row("PipeDream")["parameters"] / 1e6) == 278
-assert row("PipeDream")["slide_parameters"] / 1e6 == 138
-assert round(table(DATA / "vgg16_parameters.csv")["num_parameters"].sum() / 1e6) == 138
-assert row("GPipe")["slide_parameters"] / 1e6 == 557 and row("GPipe")["parameters"] == 6e9
-assert row("GPipe (largest)")["parameters"] / 1e9 == 83.9
-assert row("GPipe (largest)")["accelerators"] == 128
+# %% [markdown] slideshow={"slide_type": "slide"}
+# > **Often heard.** "Neural networks are embarrassingly parallel." The samples of *one* step are. But
+# > steps follow each other, and so do layers. ([More statements that you will meet](corrections.md).)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 7. What is success?
@@ -769,14 +727,14 @@ assert row("GPipe (largest)")["accelerators"] == 128
 # measures belong together.
 #
 # - **Time to a given quality.** MLPerf Training measures the minutes until a network reaches a
-#   fixed quality, for example 75.9 % of correct answers on ImageNet with ResNet-50 [26]. It does
+#   fixed quality, for example 75.9 % of correct answers on ImageNet with ResNet-50 [24]. It does
 #   not measure samples a second, because larger batches raise that number and may make the
 #   network need more samples.
 # - **Cost.** On 8 ranks our step is 2.9 times as fast as on one, but you pay for 8 ranks. So the
 #   step costs 2.75 times as much. The speedup divided by the number of ranks is called the
 #   **efficiency**. Here it is 36 %.
 # - **Stability.** Training draws random numbers. MLPerf repeats runs because the time to reach
-#   the quality differs from run to run [27].
+#   the quality differs from run to run [25].
 # - **Complexity.** A scheme with three more settings to tune may cost more days than it saves.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
@@ -1186,27 +1144,25 @@ assert round(gpu_hours, -1) == 3030 and round(2 * gpu_hours, -2) == 6100
 # 15. C. Sun, A. Shrivastava, S. Singh, A. Gupta. Revisiting unreasonable effectiveness of data in
 #     deep learning era. ICCV 2017. arXiv:1707.02968.
 # 16. Llama team. The Llama 3 herd of models. arXiv:2407.21783, 2024.
-# 17. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
-# 18. D. Narayanan, A. Harlap, A. Phanishayee, V. Seshadri, N. R. Devanur, G. R. Ganger,
+# 17. D. Narayanan, A. Harlap, A. Phanishayee, V. Seshadri, N. R. Devanur, G. R. Ganger,
 #     P. B. Gibbons, M. Zaharia. PipeDream: generalized pipeline parallelism for DNN training. SOSP
 #     2019. Profiles: github.com/msr-fiddle/pipedream.
-# 19. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le,
+# 18. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le,
 #     Y. Wu, Z. Chen. GPipe: efficient training of giant neural networks using pipeline parallelism.
 #     NeurIPS 2019. arXiv:1811.06965.
-# 20. N. Shazeer, Y. Cheng, N. Parmar, D. Tran, A. Vaswani, P. Koanantakool, P. Hawkins, H. Lee,
+# 19. N. Shazeer, Y. Cheng, N. Parmar, D. Tran, A. Vaswani, P. Koanantakool, P. Hawkins, H. Lee,
 #     M. Hong, C. Young, R. Sepassi, B. Hechtman. Mesh-TensorFlow: deep learning for supercomputers.
 #     NeurIPS 2018. arXiv:1811.02084.
-# 21. M. Shoeybi, M. Patwary, R. Puri, P. LeGresley, J. Casper, B. Catanzaro. Megatron-LM: training
+# 20. M. Shoeybi, M. Patwary, R. Puri, P. LeGresley, J. Casper, B. Catanzaro. Megatron-LM: training
 #     multi-billion parameter language models using model parallelism. arXiv:1909.08053, 2019.
-# 22. torchgpipe. Documentation, page of benchmarks. github.com/kakaobrain/torchgpipe.
-# 23. S. Rajbhandari, O. Ruwase, J. Rasley, S. Smith, Y. He. ZeRO-Infinity: breaking the GPU memory
+# 21. torchgpipe. Documentation, page of benchmarks. github.com/kakaobrain/torchgpipe.
+# 22. S. Rajbhandari, O. Ruwase, J. Rasley, S. Smith, Y. He. ZeRO-Infinity: breaking the GPU memory
 #     wall for extreme scale deep learning. SC 2021. arXiv:2104.07857.
-# 24. S. Singh, A. Bhatele. AxoNN: an asynchronous, message-driven parallel framework for
+# 23. S. Singh, A. Bhatele. AxoNN: an asynchronous, message-driven parallel framework for
 #     extreme-scale deep learning. IPDPS 2022. arXiv:2110.13005.
-# 25. A. Bhatele, S. Singh, P. Singhania. Distributed Deep Learning on GPU-based Clusters. Slides.
-# 26. MLCommons. MLPerf Training. mlcommons.org/benchmarks/training, quality targets of v4.1.
-# 27. P. Mattson, C. Cheng, C. Coleman, G. Diamos, P. Micikevicius, D. Patterson, H. Tang, G.-Y. Wei
+# 24. MLCommons. MLPerf Training. mlcommons.org/benchmarks/training, quality targets of v4.1.
+# 25. P. Mattson, C. Cheng, C. Coleman, G. Diamos, P. Micikevicius, D. Patterson, H. Tang, G.-Y. Wei
 #     et al. MLPerf training benchmark. MLSys 2020. arXiv:1910.01500.
 #
-# Read next: [2] for what more data buys; [27], sections 1 and 2, for why a benchmark of training
+# Read next: [2] for what more data buys; [25], sections 1 and 2, for why a benchmark of training
 # is hard to make; [1], section 5, to see all cuts at once.

@@ -14,7 +14,7 @@
 # # Lecture 2: What training computes
 #
 # In 2012 a network called AlexNet was trained for **five to six days on two graphics cards of 3 GB
-# each** [8]. Why did it take days? Why were there two cards? At the end of this lecture you can
+# each** [7]. Why did it take days? Why were there two cards? At the end of this lecture you can
 # compute both answers.
 #
 # Before you divide a computation among many processors you have to know it on one. Training a
@@ -75,7 +75,6 @@
 # | 5 | Sum or mean: what happens? | "The loss only has another scale." |
 # | 6 | How many MB does torch keep? | They forget that pooling remembers places. |
 # | 7 | Which part of its peak does a linear layer reach? | |
-# | 8 | How can a chip reach more than its peak? | They look for an error in the table. |
 # | 11 | How much farther does momentum move the border? | Nearly all say ten times. |
 # | 12 | What does a loss that stays at log 10 mean? | They look for an error in the data. |
 # | 13 | How large is the Toeplitz matrix? | Collect powers of ten. |
@@ -464,8 +463,8 @@ assert len(full) - 1 == 40 and round(loss(best), 3) == 0.153
 # ## 5. Four workers: sum or mean?
 #
 # The gradient is a mean over images. So each of four workers can take a quarter of the images and
-# find *their* mean gradient. Then the four results are put together. This is data parallelism. On the
-# slides of [5] it looks like this: the workers find $g_1, \dots, g_4$, and the step is
+# find *their* mean gradient. Then the four results are put together. This is data parallelism. Suppose
+# that you write it like this: the workers find $g_1, \dots, g_4$, and the step is
 # $W \leftarrow W - \eta \sum_n g_n$.
 #
 # You can run that. A **rank** is a process that runs your function. The object `comm` connects it to
@@ -516,13 +515,12 @@ ringside.run("workers.py:train", 4, short).timeline
 # %% slideshow={"slide_type": "fragment"}
 reveal("02/sum-or-mean", "they learn faster" if ratio < 0.9 else verdict)
 
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 8. Three steps of four workers. Each bar is a call of* `allreduce`*.*
 #
-# > **Corrected.** The step on the slides of [5] adds means. Each $g_n$ is a mean already, so their sum
-# > is four times the gradient. The learning rate is then four times what you wrote: 2.3 times the
-# > border of section 3. Divide by the number of workers. Or let the workers *sum* over their images,
-# > and divide by $B$ once.
+# Each $g_n$ is a mean already, so their sum is four times the gradient. Your learning rate is then four
+# times what you wrote: 2.3 times the border of section 3. Divide by the number of workers. Or let the
+# workers *sum* over their images, and divide by $B$ once.
 #
 # All workers get the same sum and take the same step. So their four copies of the weights stay equal,
 # to the last bit. No worker goes on before all of them have put in their part.
@@ -654,7 +652,7 @@ for name, row, flop in zip(NAMES, layers, flops):
 print(f"all    {num_parameters:12,} {sum(flops) / 1e6:17.1f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# There are 60,965,224 parameters, in agreement with the 60 million of the paper [8]. Without the two
+# There are 60,965,224 parameters, in agreement with the 60 million of the paper [7]. Without the two
 # groups there would be 62,378,344. One image takes 1449 million operations. Look at who owns what. The
 # convolutions hold 4 % of the parameters and do 92 % of the work. The linear layers do the reverse.
 # This decides how such a network is divided among processors
@@ -677,7 +675,7 @@ assert round(sum(flops[:8]) / sum(flops), 2) == 0.92 and round(sum(flops) / 1e6)
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Memory.** $dW = X^\mathsf{T}dY$ needs the *input* of the layer. So the forward pass has to leave all
 # activations in memory until the backward pass needs them. An **activation** is what a layer puts out,
-# for example the $55\cdot 55\cdot 96$ numbers after `conv1` for each image. A well-known slide [6]
+# for example the $55\cdot 55\cdot 96$ numbers after `conv1` for each image. A well-known slide [5]
 # adds them up for AlexNet and 128 images, and finds 782 MB.
 #
 # You can ask torch what it really keeps. A hook sees each tensor that the forward pass saves for the
@@ -749,7 +747,7 @@ print(f"training {training_bytes / 1e9:.2f} GB")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With the slide's count that makes 2.3 GB, before any workspace. A card of 2012 had 3 GB. The authors
-# give the memory as the reason why they cut AlexNet in two [8].
+# give the memory as the reason why they cut AlexNet in two [7].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(parameter_bytes / 1e6) == 244 and round(training_bytes / 1e9, 1) == 2.3
@@ -766,7 +764,7 @@ assert training_bytes == 2 * 4 * 128 * slide + 3 * parameter_bytes
 # \frac{F}{t} \le \min\left(\text{FLOP/s},\; \frac{F}{M}\cdot\text{bytes/s}\right).$$
 #
 # $F/M$ is called the *intensity* of the layer: the operations for each byte. Drawn over the intensity,
-# the bound looks like a roof [10]. It is a slope where memory limits, and then it is flat. At the
+# the bound looks like a roof [9]. It is a slope where memory limits, and then it is flat. At the
 # corner the two speeds balance.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -876,11 +874,11 @@ assert round(share["fc6", 1], 2) == 0.04 and share["fc6", 128] == 1
 assert share["conv2", 1] == share["conv2", 128] == 1
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 8. What the systems reached
+# ## 8. AlexNet, 2012: bound and measurement
 #
-# **AlexNet, 2012.** About 90 passes over 1.2 million images took five to six days on two cards of the
-# type `GTX 580` [8]. The number of their cores and the clock are public [11]: 512 cores at 1.544 GHz.
-# A core does two operations in a tick.
+# How good is such a count? AlexNet's training made about 90 passes over 1.2 million images, and took five
+# to six days on two cards of the type `GTX 580` [7]. The number of their cores and the clock are public
+# [10]: 512 cores at 1.544 GHz. A core does two operations in a tick.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -905,7 +903,7 @@ reveal("02/alexnet-days", bound_days)
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
 # **This closes the question of the beginning.** At the peak it would take 1.6 days. It took 5 to 6, which
-# is 27 to 33 % of the peak, with hand-written kernels of 2012 [8]. A bound should behave like that: the
+# is 27 to 33 % of the peak, with hand-written kernels of 2012 [7]. A bound should behave like that: the
 # measurement lies above it, and not by an order of magnitude. And there were two cards because
 # training wants 2.3 GB and more (section 6), and a card had 3 GB.
 
@@ -915,87 +913,6 @@ assert round(bound_days / 6, 2) == 0.27 and round(bound_days / 5, 2) == 0.33
 assert gtx580 == 512 * 2 * 1.544e9 and round(total / 1.2e6 / training_flops(flops)) == 90
 assert total / 90 / training_flops(flops) == 1.2e6 and round(training_bytes / 1e9, 1) == 2.3
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# **VGG-16 and AlexNet, 2017.** The TensorFlow team published how many images per second one P100
-# trains [12]. VGG-16 with batches of 64 reached 154. An AlexNet with smaller layers (and without
-# groups) with batches of 512 reached 2987. The peak of a P100 is 10.6 TFLOP/s in float32 [7].
-
-
-# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
-def three_linear(width):
-    sizes = [(width, 4096), (4096, 4096), (4096, 1000)]
-    return [torch.nn.Linear(*one) for one in sizes]
-
-
-def vgg16():
-    layers, channels = [], 3
-    for size, times in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
-        for _ in range(times):
-            layers, channels = layers + conv(channels, size, 3, padding=1), size
-        layers.append(torch.nn.MaxPool2d(2))
-    return torch.nn.Sequential(*layers, torch.nn.Flatten(), *three_linear(512 * 7 * 7))
-
-
-# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
-def smaller_alexnet():
-    pool = torch.nn.MaxPool2d(3, stride=2)
-    layers = [*conv(3, 64, 11, stride=4), pool, *conv(64, 192, 5, padding=2), pool]
-    layers += conv(192, 384, 3, padding=1) + conv(384, 384, 3, padding=1)
-    layers += [*conv(384, 256, 3, padding=1), pool, torch.nn.Flatten()]
-    return torch.nn.Sequential(*layers, *three_linear(256 * 6 * 6))
-
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("02/p100", "Which part of the peak did VGG-16 reach on this card?", unit="%")
-
-# %% slideshow={"slide_type": "fragment"}
-P100 = 10.6e12  # FLOP/s in float32
-with torch.device("meta"):
-    vgg_rows = account(vgg16(), torch.empty(1, 3, 224, 224))
-    small_rows = account(smaller_alexnet(), torch.empty(1, 3, 227, 227))
-vgg_flops = training_flops([2 * row.weights * row.positions for row in vgg_rows])
-small_flops = training_flops([2 * row.weights * row.positions for row in small_rows])
-vgg_share = vgg_flops * 154 / P100
-small_share = small_flops * 2987 / P100
-print(f"VGG-16  {vgg_flops / 1e9:5.1f} GFLOP an image, {vgg_share:.0%} of the peak")
-print(f"AlexNet {small_flops / 1e9:5.1f} GFLOP an image, {small_share:.0%} of the peak")
-reveal("02/p100", 100 * vgg_share)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# They reached 135 % and 138 % of what the chip can do. A bound was broken, so something that we assumed
-# is false: the processor did not do these operations. For 3 by 3 kernels there are algorithms, named
-# after Winograd, that compute four outputs with 16 multiplications where the definition takes 36 [13].
-# The libraries of the time had them. Where is the bound then?
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert sum(row.parameters for row in vgg_rows) == 138_357_544
-assert round(vgg_flops / 1e9, 1) == 92.6 and P100 == 10.6e12
-assert round(vgg_share, 2) == 1.35 and round(small_share, 2) == 1.38
-assert (
-    round(vgg_share * P100 / vgg_flops) == 154 and round(small_share * P100 / small_flops) == 2987
-)
-
-# %% slideshow={"slide_type": "fragment"}
-direct = P100 / vgg_flops  # images per second at the peak
-winograd = 36 / 16 * direct
-print(f"VGG-16: direct at most {direct:.0f} images/s, with Winograd {winograd:.0f}")
-
-three_by_three = 3 * sum(2 * row.weights * row.positions for row in small_rows[4:7])
-shortened = small_flops - three_by_three * (1 - 16 / 36)
-print(f"AlexNet, 3 x 3 shortened: still {shortened * 2987 / P100:.0%} of the peak")
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# With the definition, VGG-16 can reach at most 114 images per second. With Winograd's algorithm
-# everywhere it can reach at most 257. The measured 154 lies between. In AlexNet, the 3 by 3 layers alone
-# would still leave 92 % of the peak, which nobody reaches. So its larger kernels must have been
-# shortened, too. The publication doesn't say which algorithm ran where. So this explains how the numbers
-# are possible, and predicts neither of them.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
-assert round(direct) == 114 and round(winograd) == 257 and direct < 154 < winograd
-assert winograd / direct == 36 / 16
-assert round(shortened * 2987 / P100, 2) == 0.92
-
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 9. Where these models break
 #
@@ -1003,8 +920,8 @@ assert round(shortened * 2987 / P100, 2) == 0.92
 #   as you move, and the border with it. This is why a *warm-up* of the learning rate helps (lecture 4).
 # - **The scatter formula** is exact for one step. It doesn't say what noise does to the network that
 #   comes out at the end. A lower training loss is not a better network.
-# - **FLOP** count the definition of an operation, not what the library does instead. In section 8 the
-#   count was wrong by a third, with a formula that has no error in it.
+# - **FLOP** count the definition of an operation, not what the library does instead. By this count a
+#   GPU of 2017 reached *more* than its peak ([AlexNet and VGG-16](systems.md#alexnet-and-vgg-16)).
 # - **Bytes** were counted as if each number moved once. A product that is too large for the caches
 #   moves them more often. Fused operations move them less often.
 # - **The roofline** is an upper bound. It knows no start-up except the 5 µs that we gave it, no shape
@@ -1026,24 +943,6 @@ assert round(shortened * 2987 / P100, 2) == 0.92
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert len(draws) == 400
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** These errors are on slides of decks that are otherwise worth your time. A class that
-# hasn't seen the decks needs none of them.
-#
-# | slide | correct |
-# |---|---|
-# | [5] $W - \eta\sum_n g_n$ with $g_n$ a worker's mean | divide by the number of workers, or $\eta$ is multiplied by it |
-# | [6] $\frac{\alpha}{B}\sum_i \partial\mathcal{J}/\partial w$, where $\mathcal{J}$ is the mean already | the sum is over the *costs* of the samples $i$, not over $\mathcal{J}$ |
-# | [6] workers take $1..B/4$, $B/4..2B/4$, ... | begin at $B/4 + 1$, or samples at the cuts count twice |
-# | [6] 782 MB of activations | the sum is right, its factors 2 are not uniform: once each is 479 MB |
-# | [7] "convolution" | cross-correlation; and $20$ of the $36$ entries of its matrix are zero, so libraries use im2col |
-# | [8] input of $224\times 224$ | with 11 by 11 kernels and stride 4 only $227$ gives the $55\times 55$ outputs |
-# | all: $\alpha$ is the learning rate, and the latency | $\eta$ and $\alpha$ |
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert layers[0].positions == 55**2 == ((227 - 11) // 4 + 1) ** 2 and (224 - 11) % 4 != 0
-assert round(4 * 128 * once / 1e6) == 479 and round(4 * 128 * slide / 1e6) == 782
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Appendix: not taught
@@ -1348,7 +1247,7 @@ show(
 # Go up along a diagonal: four times the batch, and four times the learning rate. You read 0.56, 0.57,
 # 0.59. The loss stays nearly the same, with four times fewer steps each time. A step with $B$ images
 # replaces many small steps, if it is as long as they are together. This is the **linear scaling
-# rule** [15]. It makes data parallelism useful: larger batches learn as much in the same number of
+# rule** [12]. It makes data parallelism useful: larger batches learn as much in the same number of
 # epochs.
 #
 # Now look at the top row, where every diagonal ends. You find 0.20 instead of 0.08, 0.45 instead of
@@ -1367,7 +1266,7 @@ assert rates[-1] == 1.28
 #
 # In an image, a corner is a corner wherever it is. A **convolution** layer uses this. A small
 # *kernel* of weights slides over the image, and every position gives one output. Here is the example
-# of [7], a 2 by 2 kernel on a 3 by 3 image:
+# of [6], a 2 by 2 kernel on a 3 by 3 image:
 #
 # ```text
 #  A B C      a b        P = aA + bB + cD + dE      Q = aB + bC + cE + dF
@@ -1431,7 +1330,7 @@ print("numpy.correlate", np.correlate(impulse, kernel3, "valid"))
 print("torch conv1d   ", F.conv1d(x[None, None], k[None, None]).flatten().numpy())
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Why nobody computes it that way.** Take the second convolution of AlexNet [8], the network that won
+# **Why nobody computes it that way.** Take the second convolution of AlexNet [7], the network that won
 # the ImageNet contest in 2012. It makes $256\times 27\times 27$ numbers from
 # $96\times 27\times 27$. Its kernels are 5 by 5, and zeros are added at the edges. The channels are in
 # two groups that don't see each other.
@@ -1449,7 +1348,7 @@ reveal("02/toeplitz", 4 * rows * columns / 1e9)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # It has 52 GB, and 98.3 % of them are zeros, for one layer. So turn it round. Leave the *kernels* as
 # they are, one row of a small matrix for each output channel. Rearrange the *image*: copy each window
-# into a column. This is called **im2col** [9], and torch calls it `unfold`.
+# into a column. This is called **im2col** [8], and torch calls it `unfold`.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(4 * rows * columns / 1e9) == 52 and round(1 - per_row / columns, 3) == 0.983
@@ -1482,7 +1381,7 @@ reveal("02/im2col", spread_bytes / 1e6)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # It takes 896 MB, made from 35.8 MB. So libraries build this matrix piece by piece in fast memory, and
 # never as a whole (an *implicit* matrix product). Or they work image by image. Or they use algorithms
-# that need fewer multiplications. You will meet those in section 8.
+# that need fewer multiplications ([Winograd's](systems.md#alexnet-and-vgg-16), for example).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert spread_bytes == 25 * input_bytes and round(spread_bytes / 1e6) == 896
@@ -1561,11 +1460,11 @@ assert list(runs) == [1, 4, 16, 128] and round(gains[16], 1) == 9.9 and round(ga
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **One network through the course.** AlexNet is small today. So one larger network goes with you through
-# this course: a GPT, which is a network that continues text, with 1652 million parameters [16]. Each
+# this course: a GPT, which is a network that continues text, with 1652 million parameters [13]. Each
 # lecture adds a line to its *ledger*: how long one training step takes, how much of that a GPU waits for
 # others, and how much memory it needs. Here is the line for one GPU, with 8 sequences of 2048 tokens in
 # a step. (A token is a piece of a word.) The model of the machine computes at the rate that this network
-# reached when it was measured, 137 TFLOP/s in bf16 [16], and not at the peak.
+# reached when it was measured, 137 TFLOP/s in bf16 [13], and not at the peak.
 
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
 from ringside.course.lectures import course_machine, course_step, ledger
@@ -1720,7 +1619,7 @@ assert solved.solved and not whole.solved
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
-# **Question 1.** The loss on many slides, [5] for one, is the mean of $(y - \hat y)^2$, without our
+# **Question 1.** In many texts the loss is the mean of $(y - \hat y)^2$, without our
 # factor $\frac12$. Where is the border of the learning rate then, for the digits? And where is it if
 # somebody forgets to divide the pixels by 16?
 #
@@ -1780,7 +1679,7 @@ assert round(flops[0] / 1e6, 1) == 210.8 and round(4 * 128 * first.num_out / 1e6
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 4.** From which batch size on can `fc6` (9216 to 4096) run at full speed on the A100, in
-# float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [7]. From which batch size
+# float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [6]. From which batch size
 # on then? What does that mean for data parallelism on faster and faster chips?
 #
 # <details><summary>Answer</summary>
@@ -1814,7 +1713,7 @@ assert round(corner16 * a100.memory_bytes_per_s / 1e12) == 312
 # The steepest direction was the mean picture (section 3). Without it the next ones remain, 0.70 and less,
 # and the constant, whose eigenvalue is exactly 1. The border goes to 2, which is 11.5 times as high. The
 # best loss stays, since the constant can make up for the mean. 200 steps close to the new border give
-# 0.154, and 200 steps close to the old one give 0.163. This is why inputs are normalised [14]. It costs
+# 0.154, and 200 steps close to the old one give 0.163. This is why inputs are normalised [11]. It costs
 # one subtraction.
 #
 # </details>
@@ -1843,30 +1742,24 @@ assert np.isclose(((centred @ again - T) ** 2).sum() / (2 * N), loss(best))
 #    22(3), 400–407, 1951.
 # 4. D. E. Rumelhart, G. E. Hinton, R. J. Williams. Learning representations by back-propagating
 #    errors. Nature 323, 533–536, 1986.
-# 5. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
-# 6. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
-# 7. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
-# 8. A. Krizhevsky, I. Sutskever, G. E. Hinton. ImageNet classification with deep convolutional
+# 5. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
+# 6. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
+# 7. A. Krizhevsky, I. Sutskever, G. E. Hinton. ImageNet classification with deep convolutional
 #    neural networks. Advances in Neural Information Processing Systems 25, 2012.
-# 9. K. Chellapilla, S. Puri, P. Simard. High performance convolutional neural networks for document
+# 8. K. Chellapilla, S. Puri, P. Simard. High performance convolutional neural networks for document
 #    processing. Tenth International Workshop on Frontiers in Handwriting Recognition, La Baule,
 #    2006.
-# 10. S. Williams, A. Waterman, D. Patterson. Roofline: an insightful visual performance model for
+# 9. S. Williams, A. Waterman, D. Patterson. Roofline: an insightful visual performance model for
 #     multicore architectures. Communications of the ACM 52(4), 65–76, 2009.
-# 11. Nvidia GeForce GTX 580 review. bit-tech.net, November 2010. Page 2, specifications.
-# 12. TensorFlow, `docs_src/performance/benchmarks.md`: training with NVIDIA DGX-1, synthetic data,
-#     May 2017. github.com/tensorflow/tensorflow; the smaller AlexNet is `alexnet_model.py` in
-#     github.com/tensorflow/benchmarks.
-# 13. A. Lavin, S. Gray. Fast algorithms for convolutional neural networks. IEEE Conference on
-#     Computer Vision and Pattern Recognition (CVPR), 2016. arXiv:1509.09308.
-# 14. Y. LeCun, L. Bottou, G. B. Orr, K.-R. Müller. Efficient BackProp. In: Neural Networks: Tricks
+# 10. Nvidia GeForce GTX 580 review. bit-tech.net, November 2010. Page 2, specifications.
+# 11. Y. LeCun, L. Bottou, G. B. Orr, K.-R. Müller. Efficient BackProp. In: Neural Networks: Tricks
 #     of the Trade, Lecture Notes in Computer Science 1524, Springer, 1998.
-# 15. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
+# 12. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
 #     K. He. Accurate, large minibatch SGD: training ImageNet in 1 hour. arXiv:1706.02677, 2017.
-# 16. D. Narayanan and others. Efficient large-scale language model training on GPU clusters using
+# 13. D. Narayanan and others. Efficient large-scale language model training on GPU clusters using
 #     Megatron-LM. SC '21, 2021. arXiv:2104.04473. Table 1, first row.
 #
-# Read next: [14] for section 3 and for practice that still holds; G. Goh, Why momentum really works,
-# Distill, 2017, for section 4 with more knobs to turn; [10] for rooflines of real machines; and
+# Read next: [11] for section 3 and for practice that still holds; G. Goh, Why momentum really works,
+# Distill, 2017, for section 4 with more knobs to turn; [9] for rooflines of real machines; and
 # L. Bottou, F. E. Curtis, J. Nocedal, Optimization methods for large-scale machine learning, SIAM
 # Review 60(2), 223–311, 2018, for everything that stochastic gradients can be proved to do.

@@ -31,8 +31,8 @@
 # - say how long a network's gradients take next to a step of its training.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
-# **What you need.** You need Python and NumPy. You need not have seen MPI: section 2 starts from
-# nothing. If [lecture 1](01_messages.ipynb) is fresh in your mind, begin with section 3.
+# **What you need.** You need Python and NumPy, and [lecture 1](01_messages.ipynb): ranks, messages,
+# timelines and deadlocks, in MPI and in torch.
 #
 # **How to read.** Before many programs you are asked for a prediction. Type your number into the
 # cell before you run the program. The result then appears next to your prediction. You learn from
@@ -59,21 +59,21 @@
 # | $\gamma$ | time to add up one byte's worth of numbers | seconds per byte |
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Sections 2 and 3 are there for those who come without lecture 1.
+# **For teachers.**
 #
 # | section | ask the class | where classes stumble |
 # |---|---|---|
 # | 1 | Who has seen 553 MB of gradients before? | |
-# | 4 | What does posting at once save? | They expect bytes to be saved. |
-# | 5 | Does the order of sending matter? | "All are posted at once, so no." Collect votes. |
-# | 6 | By what factor does the ring's time grow with $p$? | Nearly all say 1. |
-# | 7 | How long is the last step of halving? | They forget the way back. |
-# | 8 | Which saves more, the second tree or the chunks? | Which port is the busiest in one tree? |
-# | 9 | Do the crossings move with the latency? | |
-# | 10 | Put the five cases on nodes in order. | They count bytes per rank, not per node. |
-# | 11 | How far off is NCCL's own formula? | |
-# | 12 | Which part of a step is the all-reduce? | They forget that chips differ in speed. |
-# | 14 | How far off is the prediction at 1 MB? | A large error is no failure: ask what it says. |
+# | 3 | What does posting at once save? | They expect bytes to be saved. |
+# | 4 | Does the order of sending matter? | "All are posted at once, so no." Collect votes. |
+# | 5 | By what factor does the ring's time grow with $p$? | Nearly all say 1. |
+# | 6 | How long is the last step of halving? | They forget the way back. |
+# | 7 | Which saves more, the second tree or the chunks? | Which port is the busiest in one tree? |
+# | 8 | Do the crossings move with the latency? | |
+# | 9 | Put the five cases on nodes in order. | They count bytes per rank, not per node. |
+# | 10 | How far off is NCCL's own formula? | |
+# | 11 | Which part of a step is the all-reduce? | They forget that chips differ in speed. |
+# | 13 | How far off is the prediction at 1 MB? | A large error is no failure: ask what it says. |
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
@@ -133,7 +133,7 @@ print(f"{megabytes[largest]:.0f} MB of them in the largest layer, {name}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Every worker must give 553 MB to the others and get 553 MB from them, in each of many thousand
-# steps. **How long does that take, next to the rest of a step?** Section 12 answers this question.
+# steps. **How long does that take, next to the rest of a step?** Section 11 answers this question.
 # The sections before it give you what you need for the answer: what a message costs, which
 # algorithms there are, and how fast any of them *can* be.
 
@@ -142,205 +142,13 @@ assert vgg16["num_parameters"].sum() == 138_357_544
 assert round(megabytes.sum()) == 553 and round(megabytes[largest]) == 411
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 2. MPI from nothing
+# ## 2. What a message costs
 #
-# MPI, the Message Passing Interface, is a standard for programs that run as many processes at once
-# and talk by sending messages. Each process is called a **rank** and has a number: 0, 1, 2 and so
-# on. All ranks run *the same* function. They share nothing: a variable on rank 0 is invisible to
-# rank 1.
-#
-# The object `comm` is called a **communicator**. A rank uses it as you use a telephone. It knows how
-# many ranks there are (`comm.size`) and which one you are (`comm.rank`). (In the assignments you
-# also meet `comm.Get_size()` and `comm.Get_rank()`, which are the same.) Write a first program into
-# a file:
-
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile hello.py
-def hello(comm):
-    return f"rank {comm.rank} of {comm.size}"
-
-
-# %% slideshow={"slide_type": "fragment"} tags=["ranks"]
-ringside.run("hello.py:hello", world_size=4).values
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# One function ran in four processes and gave four results. The list holds what rank 0 returned,
-# then what rank 1 returned, and so on.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **Send and receive.** A message goes from one rank to one other rank. Both must act: the sender
-# calls `send` and names the destination, and the receiver calls `recv` and names the source. The
-# receiver **blocks**: it stands still in that line until the message is there.
-
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile ping.py
-def ping(comm):
-    if comm.rank == 0:
-        comm.send(3.5, dest=1)
-        return "sent"
-    if comm.rank == 1:
-        return comm.recv(source=0)
-    return "nothing to do"
-
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "03/ping",
-    "Three ranks run ping. What does rank 1 return?",
-    choices=["sent", "the number 3.5", "nothing to do", "it waits for ever"],
-)
-
-# %% slideshow={"slide_type": "fragment"}
-values = ringside.run("ping.py:ping", world_size=3).values
-print(values)
-reveal("03/ping", f"the number {values[1]}")
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# The lines `if comm.rank == ...` let one function play different parts. Rank 2 takes part in
-# nothing, and it is done at once.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **The running example.** Every rank has a number, and at the end every rank knows the sum. Rank 0
-# does the adding: the others send their number to it, and it sends the result back.
-
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile total.py
-def total(comm, mine):
-    if comm.rank == 0:
-        result = mine
-        for source in range(1, comm.size):
-            result = result + comm.recv(source=source)
-        for dest in range(1, comm.size):
-            comm.send(result, dest=dest)
-        return result
-    comm.send(mine, dest=0)
-    return comm.recv(source=0)
-
-
-# %% slideshow={"slide_type": "fragment"}
-numbers = [(1.0,), (2.0,), (3.0,), (4.0,)]  # the arguments of each rank
-result = ringside.run("total.py:total", world_size=4, args=numbers)
-print(result.values)
-result.timeline
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. The timeline of `total` on four ranks. Each row is a rank, and time runs to the right.
-# Each arrow is a message from its sender to its receiver. Grey is waiting.*
-#
-# You have written your first all-reduce. Point at a bar to see which call it is, on which line of
-# your file. Rank 3 waits while ranks 1 and 2 are served. The whole program takes six messages, one
-# after another.
-#
-# Three words come up again and again:
-#
-# - The time of the whole program is its **makespan**.
-# - The **critical path** is the chain of messages and computing that the makespan is made of. Here
-#   it runs through all six messages.
-# - Communication is **exposed** while a rank waits for it and computes nothing. For example, if a
-#   rank computes for 10 ms and then waits 4 ms for an all-reduce, 4 ms are exposed. If half of the
-#   all-reduce runs while the rank still computes, 2 ms are exposed.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert result.values == [10.0] * 4
-assert sum(result.sent_messages()) == 6
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **The same in torch.** PyTorch calls the same things by other names. The communicator is a process
-# *group*, `recv` fills a tensor that you bring along, and `dest` and `source` are `dst` and `src`.
-# The messages go over the same counted network.
-
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile total_torch.py
-import torch
-import torch.distributed as dist
-
-
-def total(group, mine):
-    result, arriving = torch.tensor([mine]), torch.empty(1)
-    if dist.get_rank() > 0:
-        dist.send(result, dst=0)
-        dist.recv(result, src=0)
-        return result.item()
-    for source in range(1, dist.get_world_size()):
-        dist.recv(arriving, src=source)
-        result += arriving
-    for dest in range(1, dist.get_world_size()):
-        dist.send(result, dst=dest)
-    return result.item()
-
-
-# %% slideshow={"slide_type": "fragment"}
-in_torch = ringside.run("total_torch.py:total", world_size=4, args=numbers)
-print("results:", in_torch.values, "messages of each rank:", in_torch.sent_messages())
-assert in_torch.values == result.values
-assert in_torch.sent_messages() == result.sent_messages()
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **Arrays.** The lower-case `send` takes any Python object and packs it up. For arrays there are
-# upper-case calls, `Send` and `Recv`. They move the bytes of a buffer and nothing else. The receiver
-# brings the buffer into which the data goes. Here two ranks exchange their arrays:
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile swap.py
-import numpy as np
-
-
-def swap(comm, num_elements):
-    other = 1 - comm.rank
-    mine = np.full(num_elements, float(comm.rank))
-    theirs = np.empty(num_elements)
-    comm.Send(mine, dest=other)
-    comm.Recv(theirs, source=other)
-    return float(theirs[0])
-
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "03/swap",
-    "Two ranks run swap with 1000 elements. What does rank 0 return?",
-    choices=[
-        "its own number",
-        "the number of rank 1",
-        "nothing, it never gets that far",
-    ],
-)
-
-# %% slideshow={"slide_type": "fragment"}
-result = ringside.run("swap.py:swap", world_size=2, args=(1000,), check=False)
-print(f"{type(result.error).__name__}: {result.error}")
-stuck = "nothing, it never gets that far"
-reveal("03/swap", stuck if result.error else "the number of rank 1")
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# Both ranks stand in `Send` and wait until the other one receives. Neither of them ever reaches its
-# `Recv`. That is a **deadlock**: a group of ranks in which each waits for another one.
-#
-# Deadlocks are treacherous, because MPI *may* copy a small message into a buffer of its own and let
-# `Send` return at once. This is called *eager* sending. Here is the same program on the same
-# machine, except that messages of up to 4096 bytes are buffered:
-
-# %% slideshow={"slide_type": "fragment"}
-buffering = machine.with_(eager_threshold_bytes=4096)
-for num_elements in (10, 1000):  # 80 and 8000 bytes
-    args = (num_elements,)
-    run = ringside.run("swap.py:swap", 2, args, machine=buffering, check=False)
-    print(f"{num_elements:5} elements:", "deadlock" if run.error else run.values)
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert result.error is not None and run.error is not None
-short = ringside.run("swap.py:swap", 2, (10,), machine=buffering)
-assert short.values == [1.0, 0.0] and buffering.eager_threshold_bytes == 4096
-
-# %% [markdown] slideshow={"slide_type": "subslide"}
-# Such a program works in your tests and hangs on real data. Ringside's default is the strict rule:
-# no send returns before its message is received. So you find such a program at once.
-#
-# The cure is one call that does both, `Sendrecv`. MPI makes sure that the two directions don't wait
-# for each other.
+# From [lecture 1](01_messages.ipynb) you know how a rank sends and receives, and why two ranks that
+# both begin with `Send` wait for each other for ever. This lecture needs three calls. `Sendrecv` sends
+# and receives at once. `Isend` and `Irecv` post a message and return a *request*, and
+# `MPI.Request.Waitall` waits for a list of them. A message that was posted and has not been received
+# yet is **in flight**. Here two ranks exchange their arrays:
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile exchange.py
@@ -354,23 +162,6 @@ def exchange(comm, num_elements):
     comm.Sendrecv(mine, dest=other, recvbuf=theirs, source=other)
     return float(theirs[0])
 
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# There is one more way, which this lecture uses often. `Isend` and `Irecv` (the I stands for
-# *immediate*) post a message and return at once with a *request*. `Waitall` waits until all requests
-# of a list are done. A message that was posted and has not been received yet is **in flight**. For
-# example, after two calls of `Isend` a rank may have two messages in flight.
-#
-# | call | what it does |
-# |---|---|
-# | `comm.send(obj, dest)`, `comm.recv(source)` | move one Python object |
-# | `comm.Send(array, dest)`, `comm.Recv(array, source)` | move the bytes of an array |
-# | `comm.Sendrecv(array, dest, recvbuf=array, source=source)` | do both at once |
-# | `comm.Isend(array, dest)`, `comm.Irecv(array, source)` | post a message, and go on |
-# | `MPI.Request.Waitall(requests)` | wait until all of them are done |
-#
-# These five lines are enough for every algorithm of this lecture. The files run unchanged on a real
-# cluster. There `mpiexec` starts the ranks, and `comm` is `MPI.COMM_WORLD`.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **The same in torch.** There is no `Sendrecv` in `torch.distributed`. Instead you describe a send
@@ -406,11 +197,9 @@ def exchange(group, num_elements):
 
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 3. What a message costs
-#
-# A message of $n$ bytes takes $\alpha + n\beta$ seconds [2]. The latency $\alpha$ is paid once for
-# each message: it is the time of software, network card and switches. The inverse bandwidth $\beta$
-# is paid for each byte.
+# **The time of a message.** A message of $n$ bytes takes $\alpha + n\beta$ seconds [2]. The latency
+# $\alpha$ is paid once for each message: it is the time of software, network card and switches. The
+# inverse bandwidth $\beta$ is paid for each byte.
 #
 # Our first machine is called `textbook` and has round numbers:
 
@@ -425,7 +214,7 @@ guess(
     unit="µs",
 )
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} tags=["ranks"]
 result = ringside.run("exchange.py:exchange", world_size=2, args=(1000,))
 in_torch = ringside.run("exchange_torch.py:exchange", world_size=2, args=(1000,))
 print(f"in MPI   {result.makespan_s * 1e6:g} µs")
@@ -438,7 +227,7 @@ result.timeline
 reveal("03/exchange", result.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 2. Two ranks exchange 8000 bytes. The two messages cross.*
+# *Figure 1. Two ranks exchange 8000 bytes. The two messages cross.*
 #
 # It takes 9 µs: 1 µs of latency and 8 µs of bytes. Links are *full duplex*: a rank sends and
 # receives at the same time, at full speed both ways. So an exchange costs as much as one message.
@@ -499,7 +288,7 @@ assert round(gamma / beta, 2) == 0.03
 # the processor spends on starting a message does not overlap. Our picture is the optimistic end.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
-# ## 4. Star: one master
+# ## 3. Star: one master
 #
 # Do the running example with arrays. One master does all the adding. This is called a *parameter
 # server*, or a star. To see what it costs you need no additions, only messages of the right size in
@@ -547,7 +336,7 @@ in_a_row.timeline
 reveal("03/star-row", in_a_row.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 3. A star whose master serves one rank after another.*
+# *Figure 2. A star whose master serves one rank after another.*
 
 # %% slideshow={"slide_type": "subslide"}
 at_once = ringside.run("star_traffic.py:star", p, (n, True))
@@ -560,7 +349,7 @@ at_once.timeline
 reveal("03/star-once", at_once.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. A star whose master posts all receives at once, and then all sends.*
+# *Figure 3. A star whose master posts all receives at once, and then all sends.*
 #
 # In a row it takes $2(p-1)(\alpha + n\beta)$, which is 18 µs. At once it takes
 # $2(\alpha + (p-1)n\beta)$, which is 14 µs. Early posting saves four latencies, and not one byte:
@@ -601,18 +390,8 @@ print(f"{in_torch.makespan_s * 1e6:g} µs, bytes sent: {in_torch.sent_bytes()}")
 assert in_torch.sent_bytes() == at_once.sent_bytes()
 assert np.isclose(in_torch.makespan_s, at_once.makespan_s)
 
-# %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** The summary slide of [4] gives the star as $\alpha + pn\beta$. For these four
-# ranks that would be 9 µs, less than either program takes. It counts one way only; the same deck's
-# earlier slide says $2(p-1)n$, and no program does both directions with one latency. Its legend
-# calls $\beta$ the bandwidth. Ask for the units: then $n\beta$ would be in bytes² per second.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-slide_s = alpha + p * n * beta
-assert np.isclose(slide_s, 9e-6) and slide_s < at_once.makespan_s < in_a_row.makespan_s
-
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=10
-# ## 5. Sharded server: every rank is the master of a part
+# ## 4. Sharded server: every rank is the master of a part
 #
 # Only the ports of rank 0 were busy. The ports of the other ranks stood idle most of the time. So
 # cut the vector into $p$ equal parts, called **shards**, and let rank $i$ be the master of shard
@@ -662,7 +441,7 @@ print(f"neighbour first {next_door.makespan_s * 1e6:g} µs")
 zero_first.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. The sharded server when every rank sends to rank 0 first.*
+# *Figure 4. The sharded server when every rank sends to rank 0 first.*
 
 # %% slideshow={"slide_type": "subslide"}
 next_door.timeline
@@ -671,11 +450,11 @@ next_door.timeline
 reveal("03/incast", zero_first.makespan_s / next_door.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. The sharded server when every rank starts with its neighbour.*
+# *Figure 5. The sharded server when every rank starts with its neighbour.*
 #
 # The order matters: one is 1.30 times as slow, with the same messages. If every rank sends to rank 0
 # first, three messages queue at its port while other ports are idle. Such a crowd at one receiver is
-# called **incast**. For example, in figure 5 three messages arrive at rank 0 together, and two of
+# called **incast**. For example, in figure 4 three messages arrive at rank 0 together, and two of
 # them wait. If every rank starts with its neighbour, each port always sends one message and receives
 # one. That gives 5 µs:
 #
@@ -716,7 +495,7 @@ assert np.isclose(in_torch.makespan_s, next_door.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Where to cut?** It is tempting to give whole layers to the machines: parameter key $i$ goes to
-# machine $i$, as on a slide of [4]. With equal layers each machine then serves $n/p$ bytes. Try it
+# machine $i$. With equal layers each machine then serves $n/p$ bytes. Try it
 # on VGG-16 with four machines. Give out the longest layers first, each to the machine that has the
 # least so far.
 
@@ -745,7 +524,7 @@ assert round(load.max()) == 411 and round(megabytes[largest] / megabytes.sum(), 
 assert round(even) == 138 and round(load.max() / even, 1) == 3.0
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=30
-# ## 6. Ring
+# ## 5. Ring
 #
 # Here is a different idea: every rank talks only to its two neighbours. It receives from the left
 # and sends to the right. The program below is a complete all-reduce of this kind. Each rank adds what
@@ -782,7 +561,7 @@ whole.timeline
 reveal("03/whole-ring", whole.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 7. Whole vectors go round a ring of four ranks.*
+# *Figure 6. Whole vectors go round a ring of four ranks.*
 #
 # It takes $(p-1)(\alpha + n\beta)$, here 9 µs. Every port is busy all the time, and yet this is far
 # from the 5 µs of the sharded server. The ports carry too much: each rank sends $(p-1)n$ bytes, and
@@ -804,7 +583,7 @@ assert np.isclose(whole.makespan_s, 9e-6)
 moving_ring()
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. A ring all-reduce on four ranks, step by step. The numbers are those of a run on ranks.*
+# *Figure 7. A ring all-reduce on four ranks, step by step. The numbers are those of a run on ranks.*
 #
 # Follow the first shard. It leaves rank 0 as 1. Rank 1 adds its 11, rank 2 adds its 21, and rank 3 adds
 # its 31. After three steps rank 3 holds the finished sum, 64. Then the finished sum goes round once
@@ -820,8 +599,7 @@ assert [moving.held[0][rank][0] for rank in range(4)] == [1, 11, 21, 31]
 assert moving.counts[3][3][0] == 4 and len(moving.held) - 1 == 2 * (4 - 1)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** [4] lists $p-1$ rounds as the drawback of the ring. That is half of it: the same
-# deck's cost formula, and NCCL's source [5], have $2(p-1)$. Let the class play figure 8 with four
+# **For teachers.** "A ring takes $p-1$ rounds" is half of it. Let the class play figure 7 with four
 # people and sheets of paper. It takes five minutes and settles the matter.
 
 # %% slideshow={"slide_type": "slide"}
@@ -848,7 +626,7 @@ print(f"{ring.makespan_s * 1e6:g} µs")
 ring.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"} known={"03/whole-ring": "another program takes as long"}
-# *Figure 9. The ring all-reduce on four ranks: a reduce-scatter of three steps, then an all-gather of
+# *Figure 8. The ring all-reduce on four ranks: a reduce-scatter of three steps, then an all-gather of
 # three steps.*
 #
 # $$T_\text{ring} = 2(p-1)\,\alpha + 2\tfrac{p-1}{p}\,n\beta$$
@@ -960,7 +738,7 @@ adding.timeline
 reveal("03/adding", adding.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 10. The ring all-reduce with additions, on a machine with slow memory.*
+# *Figure 9. The ring all-reduce with additions, on a machine with slow memory.*
 #
 # It takes 10.5 µs. The additions cost $\frac{p-1}{p}\,n\gamma$ in all. Every rank adds at the same
 # time, so the ring shares the additions as evenly as the bytes. The master of a star does all of
@@ -971,8 +749,7 @@ assert np.isclose(adding.makespan_s, ring.makespan_s + (p - 1) / p * n * beta)
 assert np.isclose(adding.makespan_s, 10.5e-6)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **"The time of a ring is independent of the number of processors."** You will read this sentence
-# often. Test it: keep the vector at 100 kB, and let the number of ranks grow from 4 to 4096.
+# **Is the time of a ring independent of the number of ranks?** You will read often that it is. Test it: keep the vector at 100 kB, and let the number of ranks grow from 4 to 4096.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("03/independent", "By what factor does the ring's time grow?", unit="times")
@@ -1007,13 +784,12 @@ show(
 # %% slideshow={"slide_type": "fragment"}
 reveal("03/independent", total_s[-1] / total_s[0])
 
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
-# *Figure 11. What a ring all-reduce of 100 kB costs on 4 to 4096 ranks.*
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 10. What a ring all-reduce of 100 kB costs on 4 to 4096 ranks.*
 #
-# > **Corrected.** The sentence is in [4] and in many other places. Only the *bytes* are nearly
-# > independent of $p$: they cost 1.33 times as much on 4096 ranks as on 4. The messages cost
-# > $2(p-1)\alpha$, in proportion to $p$. The whole takes 54 times as long. On large machines the
-# > latency puts an end to the ring.
+# It takes 54 times as long. Only the *bytes* are nearly independent of $p$: they cost 1.33 times as much
+# on 4096 ranks as on 4. The messages cost $2(p-1)\alpha$, in proportion to $p$. On large machines the
+# latency puts an end to the ring.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(transfer_s[-1] / transfer_s[0], 2) == 1.33
@@ -1023,11 +799,11 @@ assert round(latency_s[-1] * 1e3, 1) == 8.2 and transfer_s[-1] < 0.2e-3
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Why use a ring at all?** Compare it with the sharded server. Each rank sends the same
 # $2\frac{p-1}{p}n$ bytes, but pays $2\alpha$ instead of $2(p-1)\alpha$. In this model the sharded
-# server *always* wins. Keep this question in mind. Section 10 answers it with a machine whose ranks
-# share wires, and section 14 with what the model leaves out.
+# server *always* wins. Keep this question in mind. Section 9 answers it with a machine whose ranks
+# share wires, and section 13 with what the model leaves out.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
-# ## 7. Recursive doubling and halving
+# ## 6. Recursive doubling and halving
 #
 # The lower bound for latency contains a logarithm. Here is how to reach it. In step $k$, exchange
 # with the rank whose number differs from yours in bit $k$ alone.
@@ -1052,12 +828,12 @@ show(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 12. Who exchanges with whom in the three steps of eight ranks.*
+# *Figure 11. Who exchanges with whom in the three steps of eight ranks.*
 #
 # **Recursive doubling** exchanges the whole vector in each step and adds. After step 1 you have the
 # sum of 2 ranks, after step 2 the sum of 4, and after $\log_2 p$ steps the sum of all.
 #
-# **Halving-doubling** (Rabenseifner's algorithm [6]) exchanges halves. In step 1 you send the half
+# **Halving-doubling** (Rabenseifner's algorithm [5]) exchanges halves. In step 1 you send the half
 # for which your partner will be responsible, and get the half that is yours. In step 2 you do the
 # same with quarters, and so on. This is a reduce-scatter in $\log_2 p$ steps. The same way back is
 # an all-gather.
@@ -1104,7 +880,7 @@ doubling.timeline
 reveal("03/doubling", doubling.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 13. Recursive doubling on eight ranks: three steps, each with the whole vector.*
+# *Figure 12. Recursive doubling on eight ranks: three steps, each with the whole vector.*
 
 # %% slideshow={"slide_type": "subslide"}
 halving = ringside.run("recursive_traffic.py:halving_doubling", p, (n, [4, 2, 1]))
@@ -1117,7 +893,7 @@ halving.timeline
 reveal("03/halving", halving.makespan_s * 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 14. Halving-doubling on eight ranks: the steps get shorter, and then longer again.*
+# *Figure 13. Halving-doubling on eight ranks: the steps get shorter, and then longer again.*
 #
 # $$T_\text{doubling} = \log_2 p\,(\alpha + n\beta) \qquad
 # T_\text{halving-doubling} = 2\log_2 p\;\alpha + 2\tfrac{p-1}{p}\,n\beta$$
@@ -1125,7 +901,7 @@ reveal("03/halving", halving.makespan_s * 1e6)
 # They take 9 µs and 9.5 µs: 2000 bytes is close to the size where they change places. Doubling
 # meets the bound of $\log_2 p$ messages in a row. Halving-doubling meets the bound for bytes, and
 # needs only twice as many messages. If additions count, doubling pays $\log_2 p\; n\gamma$ more and
-# halving-doubling $\frac{p-1}{p}n\gamma$, because doubling adds whole vectors in every step [6].
+# halving-doubling $\frac{p-1}{p}n\gamma$, because doubling adds whole vectors in every step [5].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(doubling.makespan_s, 3 * (alpha + n * beta))
@@ -1162,7 +938,7 @@ assert np.isclose(in_torch.makespan_s, doubling.makespan_s)
 # **What if $p$ is not a power of two?** Then some ranks have no partner. The usual cure is to
 # *fold*. With $p = 2^k + r$, first let $r$ ranks hand their vector to a neighbour. Then run the
 # algorithm on $2^k$ ranks. At the end, hand the result back to the $r$ ranks. For doubling that is
-# two more messages of full length. For halving-doubling MPICH [6] counts
+# two more messages of full length. For halving-doubling MPICH [5] counts
 # $(2\lfloor\log_2 p\rfloor + 2)\,\alpha + (2\frac{p-1}{p} + 2)\,n\beta$.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1189,11 +965,11 @@ reveal("03/ninth", nine_s / eight_s)
 assert round(nine_s / eight_s, 1) == 2.2 and round(nine_s / ring_nine_s, 1) == 2.1
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 8. Trees, and two of them
+# ## 7. Trees, and two of them
 #
 # A binary tree sums towards its root and then sends the result back down. It has $2\log_2 p$ levels.
 # Alone it wastes ports: a leaf receives nothing while summing, and the root sends nothing. Two
-# improvements [7] give it short latency and full bandwidth:
+# improvements [6] give it short latency and full bandwidth:
 #
 # 1. **Chunks.** Cut the vector into $c$ chunks and send one after the other. While the root adds
 #    chunk 1, the level below works on chunk 2.
@@ -1306,7 +1082,7 @@ chunked.timeline
 reveal("03/trees", best)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 15. Two trees of eight ranks with eight chunks each.*
+# *Figure 14. Two trees of eight ranks with eight chunks each.*
 #
 # One tree takes 206 µs. Its busiest rank sends three vectors: two down to its children and one up.
 # Two trees take 106 µs: each carries half of the bytes, and no rank works twice. With 8 chunks it is
@@ -1357,7 +1133,7 @@ show(
 reveal("03/chunks", str(chunk_counts[np.argmin(makespans)]))
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# *Figure 16. Time of the double tree against the number of chunks.*
+# *Figure 15. Time of the double tree against the number of chunks.*
 #
 # From 108 µs with one chunk it falls to 62 µs with 8, and to 57 µs with 128. More chunks are always
 # better here, with little gain after the first few. That is the optimism of the model again: chunks
@@ -1369,7 +1145,7 @@ assert [chunk_counts[i] for i in (3, 7)] == [8, 128]
 assert [round(makespans[i] * 1e6) for i in (0, 3, 7)] == [108, 62, 57]
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
-# ## 9. Crossover: which one, when?
+# ## 8. Crossover: which one, when?
 #
 # Now compare all of them: 16 ranks, from 16 bytes to 16 MB. Every run leaves a **trace**, which is
 # the list of what each rank sent, received and waited for, without times. `ringside.replay` computes
@@ -1422,7 +1198,7 @@ def curves(machine):
 
 # %% slideshow={"slide_type": "fragment"}
 def formulas(machine, p=16):
-    """What sections 4 to 7 derived, for each of SIZES."""
+    """What sections 3 to 6 derived, for each of SIZES."""
     a, nb, steps = machine.alpha_s, SIZES * machine.beta_s_per_byte, np.log2(p)
     return {
         "star": 2 * (a + (p - 1) * nb),
@@ -1451,7 +1227,7 @@ show(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 17. Six all-reduce algorithms on 16 ranks. Lines are formulas, and markers are replays.*
+# *Figure 16. Six all-reduce algorithms on 16 ranks. Lines are formulas, and markers are replays.*
 #
 # Read it from the left. For short vectors count the *messages in a row*. For long vectors count the
 # *bytes through the busiest port*. In between, the lines cross. To find where doubling and
@@ -1524,7 +1300,7 @@ show(
 reveal("03/more-latency", words)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 18. The same comparison on three machines.*
+# *Figure 17. The same comparison on three machines.*
 #
 # The crossings move to longer vectors, in proportion to the latency. Only $\alpha/\beta$ matters for
 # the pattern.
@@ -1583,7 +1359,7 @@ explore(
 reveal("03/slowest", SCHEMES[np.argmax(times_us[20_000])])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 19. The four schemes, as you set them. The sliders for latency and link move in Jupyter
+# *Figure 18. The four schemes, as you set them. The sliders for latency and link move in Jupyter
 # only, where the kernel draws what you ask for.*
 #
 # For 200 bytes the sharded server, doubling, halving-doubling and the ring take 2.35, 3.6, 6.35 and
@@ -1595,7 +1371,7 @@ np.testing.assert_allclose(times_us[200], [2.35, 3.6, 6.35, 14.35])
 assert times_us[200] == [2.35, 3.6, 6.35, 14.35] and times_us[20_000] == [37, 63, 41, 49]
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
-# ## 10. Topology: who has a wire to whom?
+# ## 9. Topology: who has a wire to whom?
 #
 # So far any two ranks could talk at full speed. Now draw the wires as a graph. Two numbers of a graph
 # bound every algorithm that uses its wires:
@@ -1605,7 +1381,7 @@ assert times_us[200] == [2.35, 3.6, 6.35, 14.35] and times_us[20_000] == [37, 63
 # - The **degree** is the number of wires of one rank. It says how many wires share the port of that
 #   rank.
 #
-# [8] shows three graphs: a random one, a ring, and a wheel, which is a rim of ranks with a hub that
+# [7] shows three graphs: a random one, a ring, and a wheel, which is a rim of ranks with a hub that
 # has a wire to each of them.
 
 
@@ -1667,7 +1443,7 @@ show(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 20. Four ways to wire 16 ranks.*
+# *Figure 19. Four ways to wire 16 ranks.*
 #
 # You have met three of them. The *star* uses the spokes of the wheel: two hops, and 15 vectors
 # through one port. The *ring* is the opposite: one neighbour at a time, and many hops. *Recursive
@@ -1680,7 +1456,7 @@ assert facts["ring"] == (2, 8) and facts["wheel"] == (15, 2) and facts["hypercub
 assert max(facts["random"]) <= 4
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Nodes.** In a cluster the wires are not alike. On the `zaratan` model [9] four GPUs share a
+# **Nodes.** In a cluster the wires are not alike. On the `zaratan` model [8] four GPUs share a
 # node. Inside it a message is fast, and *all four share one network card* to the other nodes.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1751,7 +1527,7 @@ reveal("03/shuffled", times["b"] / times["a"])
 # 3.6 times as long. *All five send the same number of bytes from each rank.* What differs is how
 # many bytes go through the network card of a node: 194 and 175 MB against 678 and 700.
 #
-# That answers the question of section 6. The sharded server wants a wire between every two ranks.
+# That answers the question of section 5. The sharded server wants a wire between every two ranks.
 # The ring in order enters and leaves each node once. You also see that the order matters in which
 # your job numbers its ranks. "The same algorithm" can be four times slower because of the order of
 # its steps.
@@ -1765,7 +1541,7 @@ assert len({nbytes for run in runs.values() for nbytes in run.sent_bytes()}) == 
 assert zaratan.ranks_per_node == 4 == zaratan.gpus_per_nic
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Your ring, and the library's.** Large machines have a network port for each GPU. In the `dgx_a100` model [18] a node has
+# **Your ring, and the library's.** Large machines have a network port for each GPU. In the `dgx_a100` model [17] a node has
 # eight GPUs, and each port carries 24 GB/s. Sum 8 GiB over two such nodes, once by the ring that you wrote and once by one
 # line of the library, which sends round a ring as well. From a time follows the **bus bandwidth**, the number that NCCL's
 # tests report: $2\frac{p-1}{p}n$ bytes, divided by the time. It says how fast the bytes of a ring go.
@@ -1803,7 +1579,7 @@ reveal("03/rails", bus_GB_per_s["the library"] / bus_GB_per_s["your ring"])
 # **A ring that you write is one ring on one port.** It leaves each node by one GPU, and seven of eight ports are idle. So
 # you get 24 GB/s. The library knows which GPUs share a node. It cuts the vector into eight parts and sends each one round
 # a ring of its own. Each ring enters and leaves a node by another GPU, so all eight ports work at once: 191 GB/s. Each GPU
-# still sends the same number of bytes. NCCL was measured at 189.6 GB/s on two such nodes [19].
+# still sends the same number of bytes. NCCL was measured at 189.6 GB/s on two such nodes [18].
 #
 # The ports with the same place in their nodes are called a **rail**. On `zaratan` more rings would gain nothing, since all
 # GPUs of a node share one port. With a port for each GPU, you can use all of them yourself in two levels: question 5.
@@ -1819,10 +1595,10 @@ sent = run.timeline.bytes_matrix.sum(axis=1)
 assert (sent == 2 * 15 / 16 * n0).all() and run.world_size == 16
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"] meeting=2 minutes=10
-# ## 11. What the libraries choose
+# ## 10. What the libraries choose
 #
-# **MPICH** has had this rule for `MPI_Allreduce` since [6]. It is still in its source
-# (`MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE` is the constant [10]):
+# **MPICH** has had this rule for `MPI_Allreduce` since [5]. It is still in its source
+# (`MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE` is the constant [9]):
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1840,7 +1616,7 @@ for preset in (machine, zaratan):
     print(f"formula for 16 ranks of {preset.name}: {crossover(16, preset):,.0f} bytes")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# This is the crossover of section 9, written down as a constant. (Two special cases go to doubling:
+# This is the crossover of section 8, written down as a constant. (Two special cases go to doubling:
 # an operation of your own, which may not be cut in pieces, and a vector with fewer elements than
 # ranks, which can't be.) One constant cannot fit all machines. With the network of `zaratan` the
 # formula says 64,000 bytes.
@@ -1854,12 +1630,12 @@ assert round(crossover(16, zaratan), -3) == 64_000
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # **NCCL**, the library for NVIDIA GPUs, does what you did. For every algorithm and protocol it
 # computes a latency and a bandwidth, predicts $\text{latency} + n/\text{bandwidth}$, and takes the
-# smallest [5]. These are its latencies for a low-latency protocol over $N$ nodes of $g$ GPUs, in µs:
+# smallest [4]. These are its latencies for a low-latency protocol over $N$ nodes of $g$ GPUs, in µs:
 #
 # - ring: $6.6 + (2(p-1) - 2(N-1))\cdot 1.0 + 2(N-1)\cdot 2.7$
 # - double tree: $6.8 + 2\,((g-1)\cdot 0.6 + \lfloor\log_2 N\rfloor\cdot 5.0)$
 #
-# NCCL's trees were first shown on 4096 nodes with 6 GPUs each [11].
+# NCCL's trees were first shown on 4096 nodes with 6 GPUs each [10].
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("03/nccl-tree", "How many times shorter is the tree's latency?", unit="times")
@@ -1874,7 +1650,7 @@ reveal("03/nccl-tree", ring_us / tree_us)
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
 # NCCL's constants say 475 times. The count of steps alone would say 1446 times. The published
-# measurement is *up to 180 times* [11]. The direction is right and the factor is not. At such ratios
+# measurement is *up to 180 times* [10]. The direction is right and the factor is not. At such ratios
 # a model of two numbers is good for an order of magnitude.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
@@ -1883,16 +1659,11 @@ assert p == 24_576 and round(ring_us) == 63_080 and round(tree_us) == 133
 assert round(ring_us / tree_us) == 475 and round(steps) == 1446
 assert ring_us / tree_us > 180  # published: up to 180 times [11]
 
-# %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** [4] says that the double binary tree takes $\log p$ rounds and is "used on Summit
-# and latest NCCL". It is $2\log_2 p$ levels, and the chunks on top. NCCL 2.4 (February 2019) brought
-# it and was *tested* on Summit. NCCL goes back to rings where they give more bandwidth [11].
-
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 12. 553 MB, next to a step
+# ## 11. 553 MB, next to a step
 #
 # Now answer the question of section 1: how long does VGG-16's all-reduce take, next to the rest of a
-# step? Take 32 GPUs on 8 nodes of the `zaratan` model [9], and 64 images for each GPU.
+# step? Take 32 GPUs on 8 nodes of the `zaratan` model [8], and 64 images for each GPU.
 #
 # The computing first. Training VGG-16 on one image takes 92.6 billion floating-point operations
 # ([lecture 2](02_sgd.ipynb) counts them). One GPU of the model does at most 19.5 TFLOP/s in float32.
@@ -1905,7 +1676,7 @@ print(f"forward and backward of 64 images: {compute_s * 1e3:.0f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The program below computes, and then does a ring all-reduce. All ranks are in order, as in case (a)
-# of section 10.
+# of section 9.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile vgg_step.py
@@ -1938,7 +1709,7 @@ reveal("03/step", 100 * exposed_s / step_s)
 # **The all-reduce of 553 MB takes 86 ms, after 304 ms of computing.** All of it is exposed: every
 # rank has finished its gradient and waits. It is 22 % of the step. With a chip that computes faster
 # this part grows, since the 86 ms stay. In bf16, a 16-bit number format, large models reach about 140
-# TFLOP/s on the same GPU [15]. Then the computing takes 42 ms, and 67 % of the step is exposed even
+# TFLOP/s on the same GPU [14]. Then the computing takes 42 ms, and 67 % of the step is exposed even
 # if the gradients stay in float32.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1961,10 +1732,10 @@ assert round(fast_s * 1e3) == 42 and round(exposed_s / (exposed_s + fast_s), 2) 
 # **Was it so on a real machine?** Two measurements of 2017 and 2018 let you check the order of
 # magnitude.
 #
-# - One P100 trains VGG-16 on 154 images per second, with 64 images in a step [16]. So a step without
+# - One P100 trains VGG-16 on 154 images per second, with 64 images in a step [15]. So a step without
 #   communication takes 416 ms.
 # - On 512 P100 in servers of four, with 25 Gbit/s between the servers, Horovod reached 68 % of 512
-#   times the speed of one GPU [17].
+#   times the speed of one GPU [16].
 #
 # Suppose that these steps had 64 images for each GPU, too. Two bounds are easy. If the ring comes after
 # the computing, all of it is exposed. If the ring runs *while* the GPUs compute, nothing is exposed as
@@ -1987,7 +1758,7 @@ reveal("03/horovod", 100 * p100_step_s / (p100_step_s + ring_512_s))
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
 # The ring takes 354 ms beside 416 ms of computing. With everything exposed 54 % of the speed is left,
-# and with nothing exposed 100 %. The published 68 % [17] lies between the two. It means a step of
+# and with nothing exposed 100 %. The published 68 % [16] lies between the two. It means a step of
 # 611 ms, in which 196 ms are exposed. That is 55 % of the ring. The rest of it ran while the GPUs still
 # computed. How to hide more of it is the subject of [lecture 5](05_ddp.ipynb).
 
@@ -2002,7 +1773,7 @@ assert round((horovod_step_s - p100_step_s) * 1e3) == 196
 assert round((horovod_step_s - p100_step_s) / ring_512_s, 2) == 0.55
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. Summary
+# ## 12. Summary
 #
 # | algorithm | messages in a row | bytes through the busiest port | good for |
 # |---|---|---|---|
@@ -2014,28 +1785,15 @@ assert round((horovod_step_s - p100_step_s) / ring_512_s, 2) == 0.55
 # | halving-doubling | $2\log_2 p$ | $2\frac{p-1}{p}n$ | $p$ a power of two, near partners first |
 # | double tree, $c$ chunks | about $2\log_2 p + 2c$ | $2n$ | long vectors on many ranks |
 
-# %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** These errors are on slides of [4], a deck that is otherwise worth your time. A
-# class that hasn't seen the deck needs none of them.
-#
-# | slide | correct |
-# |---|---|
-# | "$\beta$ bandwidth" | $\beta$ is seconds per byte; and $\gamma$ is missing |
-# | parameter server $\alpha + PN\beta$ | $2(p-1)(\alpha + n\beta)$, or $2(\alpha + (p-1)n\beta)$ posted at once |
-# | ring takes $P-1$ rounds | $2(p-1)$ |
-# | double tree: $\log p$ rounds, "used on Summit and latest NCCL" | $2\log_2 p$ and chunks; since NCCL 2.4, tested on Summit, chosen where it is faster |
-# | ring's time "independent of the number of processors" | only the bytes, and only in the limit; latency is $2(p-1)\alpha$ |
-# | key $i$ to machine $i$, $N/P$ each | only for equal keys; cut by range |
-
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Appendix: not taught
 #
 # For those who want to know more. Nothing that is taught needs it.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 14. What the model forgets
+# ## 13. What the model forgets
 #
-# **Two nodes, one rank on each.** A published table [12] holds measurements between two machines of
+# **Two nodes, one rank on each.** A published table [11] holds measurements between two machines of
 # a cloud: the time of a message and the time of an all-reduce, for many sizes. With two ranks,
 # recursive doubling is one exchange, so it should cost one message of $n$ bytes. Halving-doubling is
 # two exchanges of $n/2$. So predict the all-reduce from the *measured* messages, and suppose that
@@ -2082,7 +1840,7 @@ show(
 reveal("03/cloud", 100 * abs(error[1048576]))
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# *Figure 21. An all-reduce between two machines of a cloud, measured and predicted.*
+# *Figure 20. An all-reduce between two machines of a cloud, measured and predicted.*
 #
 # The prediction from measured messages is off by 2 % at 1 kB and by less than 8 % up to 16 kB. At 1
 # MB it is 40 % too low. *One* $\alpha$ and $\beta$ for all sizes are worse: 51 % too low at 8 kB, and
@@ -2120,7 +1878,7 @@ assert (both_ways[is_long] < 1.05 * one_way[is_long]).all()
 assert round(better[1048576], 2) == -0.07 and max(map(abs, better.values())) < 0.10
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Sixteen GPUs.** The next table is NCCL on two nodes with eight A100 each [13], from 8 bytes to
+# **Sixteen GPUs.** The next table is NCCL on two nodes with eight A100 each [12], from 8 bytes to
 # 8 GiB. Here nobody tells you $\alpha$ and $\beta$. So fit them to every second size, and predict the
 # sizes in between.
 
@@ -2172,7 +1930,7 @@ show(
 reveal("03/two-numbers", 100 * np.median(errors))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 22. NCCL's all-reduce on 16 GPUs, measured and fitted.*
+# *Figure 21. NCCL's all-reduce on 16 GPUs, measured and fitted.*
 #
 # Two numbers describe nine orders of magnitude with a median error of 13 %, and 36 % at worst, in
 # the middle. There NCCL changes its protocol: a low-latency one for short vectors, a high-bandwidth
@@ -2201,7 +1959,7 @@ assert round(np.median(regimes), 2) == 0.06 and round(regimes.max(), 2) == 0.15
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 15. Two puzzles, and your turn
+# ## 14. Two puzzles, and your turn
 #
 # Each program below is right and too slow. Change it until it meets its target. Plan ten minutes for
 # each. The cell below the program runs it, tells you what is missing, and draws it.
@@ -2270,7 +2028,7 @@ assert solved.solved and solved.time_us < 250 and solved.values[0].nbytes == 80_
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 2.** A network has 32 layers with 100 gradients each. The program sums them over 8 ranks, one
-# layer after another, with the ring of section 6. Reach 70 µs. *Look at the timeline: what does a ring
+# layer after another, with the ring of section 5. Reach 70 µs. *Look at the timeline: what does a ring
 # do with 100 bytes at a time?*
 
 # %% slideshow={"slide_type": "fragment"}
@@ -2365,7 +2123,7 @@ for module, function in MODULES.items():
     print(f"{module}.py: {verdict(run)}")
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 16. Five questions
+# ## 15. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
@@ -2394,7 +2152,7 @@ assert round((10 - 4) * alpha / ((4 - 2 * 5 / 6) * beta)) == 2571
 # <details><summary>Answer</summary>
 #
 # Short messages are buffered there, so `Send` returns early. Long ones wait for a receive that no rank
-# has posted (section 2). With even ranks first, 4 ranks take two rounds where `Sendrecv` takes one.
+# has posted (lecture 1). With even ranks first, 4 ranks take two rounds where `Sendrecv` takes one.
 # With 5 ranks, ranks 4 and 0 are neighbours and both are even. Rank 4 has to wait until rank 0 has
 # finished its send, and rank 3 has to wait for rank 4. The waits form no cycle, so there is no
 # deadlock. But it takes three rounds.
@@ -2424,7 +2182,7 @@ assert np.isclose(four.makespan_s, 2 * one_round_s)
 assert np.isclose(five.makespan_s, 3 * one_round_s)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 3.** The program nccl-tests reports a *bus bandwidth*. In the table of section 14, 8 GiB
+# **Question 3.** The program nccl-tests reports a *bus bandwidth*. In the table of section 13, 8 GiB
 # took 67,689 µs on 16 GPUs. How many bytes per second is $n/T$? How many bytes per second does the link
 # of each GPU carry, if the algorithm is a ring? Why is the second number reported?
 #
@@ -2433,7 +2191,7 @@ assert np.isclose(five.makespan_s, 3 * one_round_s)
 # $n/T = 126.9$ GB/s. In a ring each rank sends $2\frac{p-1}{p}n$, so its link carries
 # $\frac{2\cdot 15}{16}\cdot 126.9 = 237.9$ GB/s. That is the bus bandwidth. You can compare it with the
 # number of the hardware, whatever $p$ is. The number $n/T$ falls as $p$ grows, even if every link runs
-# at its limit. Here the comparison says something. The eight ports of a node carry $8 \cdot 24 = 192$ GB/s (section 10), which
+# at its limit. Here the comparison says something. The eight ports of a node carry $8 \cdot 24 = 192$ GB/s (section 9), which
 # is less than 237.9. So it wasn't a ring. Between two nodes a tree sends $n$ bytes, and not $2\cdot\frac{15}{16}n$. NCCL takes
 # whichever it reckons to be faster.
 # </details>
@@ -2444,7 +2202,7 @@ assert t_us[-1] == 67_689 and nccl["nbytes"][-1] == 8 * 2**30
 assert round(rate, 1) == 126.9 and round(2 * 15 / 16 * rate, 1) == 237.9
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 4.** A well-known paper [14] on training with 256 GPUs reports that halving-doubling was 3
+# **Question 4.** A well-known paper [13] on training with 256 GPUs reports that halving-doubling was 3
 # times as fast as the ring on 32 servers (50 Gbit/s) for short vectors. Suppose that $\alpha = 20$ µs,
 # and that the vector has 1 MB. What does the formula say? Have you now confirmed their measurement?
 #
@@ -2524,38 +2282,36 @@ assert nested.sent_messages()[0] == 14 + 6 and runs["a"].sent_messages()[0] == 6
 #    Computing 20(3), 389–398, 1994.
 # 3. P. Patarasuk, X. Yuan. Bandwidth optimal all-reduce algorithms for clusters of workstations.
 #    Journal of Parallel and Distributed Computing 69(2), 117–124, 2009.
-# 4. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML),
-#    2022.
-# 5. NVIDIA. NCCL, version 2.28.7, `src/graph/tuning.cc`: `ncclTunerConstantsDefaults`,
+# 4. NVIDIA. NCCL, version 2.28.7, `src/graph/tuning.cc`: `ncclTunerConstantsDefaults`,
 #    `ncclTopoTuneModel`. github.com/NVIDIA/nccl
-# 6. R. Thakur, R. Rabenseifner, W. Gropp. Optimization of collective communication operations in
+# 5. R. Thakur, R. Rabenseifner, W. Gropp. Optimization of collective communication operations in
 #    MPICH. International Journal of High Performance Computing Applications 19(1), 49–66, 2005.
 #    The costs are also in the comments of MPICH's source.
-# 7. P. Sanders, J. Speck, J. L. Träff. Two-tree algorithms for full bandwidth broadcast, reduction
+# 6. P. Sanders, J. Speck, J. L. Träff. Two-tree algorithms for full bandwidth broadcast, reduction
 #    and scan. Parallel Computing 35(12), 581–594, 2009.
-# 8. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
-# 9. `cluster/machines/zaratan.toml`, with the source of each number. Nothing in it was measured on
+# 7. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
+# 8. `cluster/machines/zaratan.toml`, with the source of each number. Nothing in it was measured on
 #    Zaratan.
-# 10. MPICH, `src/mpi/coll/allreduce` and `src/mpi/coll/iallreduce`. github.com/pmodels/mpich
-# 11. S. Jeaugey. Massively scale your deep learning training with NCCL 2.4. NVIDIA Technical Blog,
+# 9. MPICH, `src/mpi/coll/allreduce` and `src/mpi/coll/iallreduce`. github.com/pmodels/mpich
+# 10. S. Jeaugey. Massively scale your deep learning training with NCCL 2.4. NVIDIA Technical Blog,
 #     February 2019.
-# 12. `data/osu_gke_2_nodes.csv`: OSU Micro-Benchmarks 5.8 on two c3-standard-176 nodes of Google
+# 11. `data/osu_gke_2_nodes.csv`: OSU Micro-Benchmarks 5.8 on two c3-standard-176 nodes of Google
 #     Cloud, published by converged-computing on GitHub.
-# 13. `data/nccl_2x8_a100.csv`: nccl-tests on two nodes of Oracle Cloud, published in
+# 12. `data/nccl_2x8_a100.csv`: nccl-tests on two nodes of Oracle Cloud, published in
 #     github.com/oracle-quickstart/oci-hpc-oke.
-# 14. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
+# 13. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
 #     K. He. Accurate, large minibatch SGD: training ImageNet in 1 hour. arXiv:1706.02677, 2017.
 #     Section 4.
-# 15. D. Narayanan and others. Efficient large-scale language model training on GPU clusters using
+# 14. D. Narayanan and others. Efficient large-scale language model training on GPU clusters using
 #     Megatron-LM. SC '21, 2021. arXiv:2104.04473. Table 1: 135 to 163 TFLOP/s for each A100.
-# 16. TensorFlow, `docs_src/performance/benchmarks.md`: training with NVIDIA DGX-1, synthetic data,
+# 15. TensorFlow, `docs_src/performance/benchmarks.md`: training with NVIDIA DGX-1, synthetic data,
 #     May 2017. github.com/tensorflow/tensorflow
-# 17. Horovod, `docs/benchmarks.rst`: 128 servers with 4 P100 each, RoCE 25 Gbit/s.
+# 16. Horovod, `docs/benchmarks.rst`: 128 servers with 4 P100 each, RoCE 25 Gbit/s.
 #     github.com/horovod/horovod
-# 18. `cluster/machines/dgx_a100.toml`, with the source of each number.
-# 19. Oracle Cloud: running NCCL tests on two nodes of eight A100 with eight ports of 200 Gbit/s each, NCCL 2.29, vectors
+# 17. `cluster/machines/dgx_a100.toml`, with the source of each number.
+# 18. Oracle Cloud: running NCCL tests on two nodes of eight A100 with eight ports of 200 Gbit/s each, NCCL 2.29, vectors
 #     of 8 GiB. github.com/oracle-quickstart/oci-hpc-oke, docs/running-nccl-rccl-tests-from-slurm-operator.md at 61d210ac.
 #
-# Read next: [6] for the algorithms, [7] for the trees, and E. Chan, M. Heimlich, A. Purkayastha,
+# Read next: [5] for the algorithms, [6] for the trees, and E. Chan, M. Heimlich, A. Purkayastha,
 # R. van de Geijn, Collective communication: theory, practice, and experience, Concurrency and
 # Computation: Practice and Experience 19(13), 1749–1783, 2007.

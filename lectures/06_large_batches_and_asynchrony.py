@@ -353,7 +353,7 @@ assert [best_rate[batch] for batch in BATCHES] == [0.2, 0.4, 0.4] + [0.8] * 5
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Time to the best model.** Neither steps nor images a second are what you want. You want the time
-# until the network is as good as it gets [3]. With $p$ GPUs, a time $c$ for a sample and a time
+# until the network is as good as it gets. With $p$ GPUs, a time $c$ for a sample and a time
 # $T_\text{comm}$ for the messages of a step, it is
 #
 # $$T(B) = S(B)\,\Bigl(\frac{B}{p}\,c + T_\text{comm}\Bigr)
@@ -425,7 +425,7 @@ assert round(scale[0]) == 33 and 900 < scale[60] < 1000 * 1.1
 # ## 3. The linear scaling rule, and where it fails
 #
 # Lecture 4 compared $k$ small steps with one large one, and found that the rate should be
-# $\hat\eta = k\eta$. This is the *linear scaling rule* [4]. The comparison assumed that the
+# $\hat\eta = k\eta$. This is the *linear scaling rule* [3]. The comparison assumed that the
 # gradient stays the same during the $k$ steps. It doesn't. After $j$ small steps you have moved by
 # about $-j\eta g$, and the gradient has changed by about $-j\eta\,\nabla^2 L\, g$, where $\nabla^2
 # L$ holds the second derivatives. Add that up over the $k$ steps:
@@ -485,7 +485,7 @@ reveal("06/curvature", min(sizes, key=lambda size: abs(np.log(found / sizes[size
 # **Warm-up.** At the start of the training the curvature is larger than later, and it changes from
 # step to step. So one begins with $\eta$ and climbs to $k\eta$ during the first epochs. Lecture 4
 # has the experiment: without a warm-up, several of eight runs were ruined. On ImageNet a warm-up
-# of five epochs carried the rule to batches of 8192 [4].
+# of five epochs carried the rule to batches of 8192 [3].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(2 / found, 2) == 0.88 and len(w0) == 2368 and round(len(w0) ** 2 / 1e6, 1) == 5.6
@@ -499,7 +499,7 @@ assert (said["goyal_batch"], said["goyal_warmup"]) == (8192, 5)
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **LARS.** One rate for all layers is limited by the layer with the largest ratio of gradient to
-# weights. *Layer-wise adaptive rate scaling* [5] gives each layer $l$ a rate of its own,
+# weights. *Layer-wise adaptive rate scaling* [4] gives each layer $l$ a rate of its own,
 #
 # $$\eta_l = \eta\;\frac{\lVert w_l\rVert}{\lVert g_l\rVert},$$
 #
@@ -514,7 +514,7 @@ for name, layer in (("first", slice(0, 2048)), ("second", slice(2048, None))):
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # 13 and 17: nearly the same, so LARS changes little here. In deep networks the ratios can differ
 # by much more. With LARS its authors trained AlexNet with batches of 8K and ResNet-50 with 32K,
-# without a loss in accuracy [5].
+# without a loss in accuracy [4].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 ratios = [np.linalg.norm(w0[s]) / np.linalg.norm(g[s]) for s in (slice(0, 2048), slice(2048, None))]
@@ -670,7 +670,7 @@ assert abs(limits[31] / (np.pi / 63) - 1) < 0.001
 # without end.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Backup workers** [11]. Start a step with $p$ workers, and go on when the first $p - b$
+# **Backup workers** [10]. Start a step with $p$ workers, and go on when the first $p - b$
 # gradients are there. The last $b$ are thrown away. The same clocks give
 #
 # $$T_b = T_0 + m\,(h_p - h_b) .$$
@@ -780,7 +780,7 @@ assert abs(T0 + M * (harmonic(1024) - harmonic(64)) - (T0 + M * np.log(16))) < 0
 # ## 6. Local steps: local SGD and DiLoCo
 #
 # The next idea is the simplest of all. Each rank trains alone for $H$ steps. Then all ranks average
-# their *weights* with one all-reduce, and go on. This is **local SGD** [13]. The bytes of a step
+# their *weights* with one all-reduce, and go on. This is **local SGD** [12]. The bytes of a step
 # fall by the factor $H$. With $H = 1$ and plain SGD it is data parallelism: the mean of
 # $w - \eta g_r$ is $w$ minus $\eta$ times the mean of the $g_r$.
 
@@ -903,7 +903,7 @@ shares = {period: accuracy(run.values[0]) for period, run in sorted_runs.items()
 assert [round(100 * shares[period]) for period in (1, 16, 64)] == [97, 87, 62]
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **DiLoCo** [14] adds an *outer optimizer*. A round of $H$ local steps moves the mean of the
+# **DiLoCo** [13] adds an *outer optimizer*. A round of $H$ local steps moves the mean of the
 # weights from $w$ to $\bar w$. Treat this move as one long gradient, and give it momentum:
 #
 # $$\Delta = w - \bar w, \qquad v \leftarrow \mu v + \Delta, \qquad
@@ -953,7 +953,7 @@ assert abs(diloco(0, 16, 1.0, 0.0) - loss_and_gradient(by_period[16].values[0], 
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Fragments.** An average every $H$ steps sends nothing for a long time, and then everything at
-# once. The links must be built for that peak. *Streaming* DiLoCo [15] cuts the parameters into $F$
+# once. The links must be built for that peak. *Streaming* DiLoCo [14] cuts the parameters into $F$
 # fragments and averages fragment $f$ at the steps that are $fH/F$ modulo $H$:
 #
 # ```text
@@ -978,7 +978,7 @@ assert abs(diloco(0, 16, 1.0, 0.0) - loss_and_gradient(by_period[16].values[0], 
 # ## 7. Fewer bytes: compression in a page
 #
 # Can a gradient be sent in fewer bytes? Lecture 5 ran PyTorch's PowerSGD, which sends a matrix of
-# $n \times m$ as a product of two thin ones with $r(n + m)$ numbers [16]. Even a single bit for
+# $n \times m$ as a product of two thin ones with $r(n + m)$ numbers [15]. Even a single bit for
 # each number works: send the *sign*, and one length for all of them. That is 32 times less than 32
 # bits. But the error is large, and it points the same way in each step: small numbers are always
 # made too large.
@@ -1032,7 +1032,7 @@ reveal("06/one-bit", f"{nearest:.2f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With the residual one bit is as good as all bits. Without it the loss is almost twice as large.
-# This was found in 2014 for speech recognition [17].
+# This was found in 2014 for speech recognition [16].
 #
 # | scheme | sent for a matrix $n \times m$ of 32 bits | what it needs |
 # |---|---|---|
@@ -1057,7 +1057,7 @@ assert round(mean_loss["all bits"], 2) == 0.19
 # ## 8. What was adopted
 #
 # **Servers, synchronous.** In May 2017 TensorFlow published speeds with parameter servers on up to
-# 64 K80 GPUs, in instances of 8 [18]. The servers run on the instances of the workers, and all wait
+# 64 K80 GPUs, in instances of 8 [17]. The servers run on the instances of the workers, and all wait
 # for all. Let $n$ be the bytes of the gradients. With $m$ instances and $S$ servers, the network
 # of an instance that has a server carries, in each direction,
 #
@@ -1100,17 +1100,17 @@ assert round(100 * misses["ResNet-152"]) == 14 and num_servers["ResNet-152"] == 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
 # | scheme | adopted? | evidence |
 # |---|---|---|
-# | large batches, linear rule, warm-up | yes | ImageNet with batches of 8192 [4]; LARS up to 32K [5] |
-# | BSP for language models | yes | Llama 3: synchronous on 16K GPUs, and a failed GPU may stop all; 419 unexpected stops in 54 days [19] |
-# | asynchronous parameter server | for recommenders, beside synchronous training | both are commonly deployed there [20]; TensorFlow has one [9] |
+# | large batches, linear rule, warm-up | yes | ImageNet with batches of 8192 [3]; LARS up to 32K [4] |
+# | BSP for language models | yes | Llama 3: synchronous on 16K GPUs, and a failed GPU may stop all; 419 unexpected stops in 54 days [18] |
+# | asynchronous parameter server | for recommenders, beside synchronous training | both are commonly deployed there [19]; TensorFlow has one [8] |
 # | SSP | hardly | we know of no large language model that was trained with it |
-# | backup workers | hardly | better than both others in the paper's experiments [11] |
-# | gossip | hardly | faster on slow networks, up to 112 GPUs [21] |
-# | local SGD, DiLoCo | growing, between data centres | `torchft` has both [22]; a model of 10 billion parameters on three continents, 400 times less bandwidth, GPUs busy for 83 to 96 % [23] |
+# | backup workers | hardly | better than both others in the paper's experiments [10] |
+# | gossip | hardly | faster on slow networks, up to 112 GPUs [20] |
+# | local SGD, DiLoCo | growing, between data centres | `torchft` has both [21]; a model of 10 billion parameters on three continents, 400 times less bandwidth, GPUs busy for 83 to 96 % [22] |
 # | PowerSGD | where networks are slow | a hook of PyTorch, lecture 5 |
 #
 # DiLoCo's paper reports 8 workers that do as well as synchronous training, with 500 times less
-# communication [14]. Does our formula say what such a number means for our GPT?
+# communication [13]. Does our formula say what such a number means for our GPT?
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 every_500_s = ring_s(NBYTES, ethernet) / said["diloco_less_communication"]
@@ -1130,17 +1130,6 @@ assert said["goyal_batch"] == 8192 and said["diloco_less_communication"] == 500
 assert (said["diloco_workers"], said["intellect_parameters"]) == (8, 10e9)
 assert (said["intellect_utilization_least"], said["intellect_utilization_most"]) == (0.83, 0.96)
 assert (said["llama3_unexpected_stops"], said["llama3_days"], said["gossip_gpus"]) == (419, 54, 112)
-
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
-# **Statements that you may meet on slides**
-#
-# | slide | correct |
-# |---|---|
-# | methods that hurt generalization are adopted only if they are ten times faster [3] | a rule of thumb, without a source. What counts is one number, the time to the best model (section 2): ten times faster steps are no gain if you need ten times as many. And a method that keeps the accuracy isn't meant by the rule: large batches do, with warm-up and LARS [4], [5] |
-# | asynchronous methods are used where there is no other way, for instance in very large recommender systems [3] | both modes are commonly deployed for recommenders, and the synchronous one is the more efficient where nobody is late [20]. Asynchrony costs them little because of their tables: see below |
-# | scale with $\hat\eta$, which is not defined; "from constant to linear" [3] | $\hat\eta = k\eta$, and warm-up climbs from $\eta$ to $k\eta$ in the first five epochs [4] |
-# | a large batch *hurts* generalization [3] | it ends in sharper minima; section 12 finds no loss at the same training loss |
-# | "Keskar, ICLR'16"; "Ginsburg, Gitman, You 2018" [3] | ICLR 2017 [6]; You, Gitman, Ginsburg, 2017 [5] |
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Why recommenders are different.** Most of their weights are tables with one row for each user or
@@ -1162,7 +1151,7 @@ reveal("06/rows", 100 * stale_share)
 # makes all of them stale. So asynchrony costs a table little. (Real rows aren't equally popular, so
 # the popular ones are stale more often.) The dense layers of a recommender are like any other
 # network. Persia, a newer system, therefore synchronizes tables and dense layers in two different
-# ways [24].
+# ways [23].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(100 * stale_share, 2) == 0.31
@@ -1170,7 +1159,7 @@ assert round(100 * stale_share, 2) == 0.31
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Which row of the table would you bet on to change in five years?" *Where classes
 # stumble:* "adopted" is not "better". Reproducible runs are worth more to a company than 5 % of
-# speed. *On [3]:* the deck's advice is sound for a beginner; what it lacks is the measure.
+# speed.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 9. Back to the 3.9 seconds
@@ -1345,8 +1334,8 @@ assert round(slow_wait_s, 1) == 3.9 and round(left_s["100 local steps"], 2) == 0
 # although it fits the training digits as well. This is called the **generalization gap**. One
 # explanation says that large batches end in *sharp minima*: places of the loss with a large
 # curvature, where a small shift between training and test data costs much. Small batches are
-# noisy, and noise kicks the weights out of narrow valleys [6]. Others measured the Hessian, and
-# found larger curvatures after large batches too [7].
+# noisy, and noise kicks the weights out of narrow valleys [5]. Others measured the Hessian, and
+# found larger curvatures after large batches too [6].
 #
 # Here is the experiment. Train with three batches, at the same rate of 0.8, until the training loss
 # is the same: 0.02. Then measure the curvature and the test accuracy.
@@ -1408,7 +1397,7 @@ print(f"right {accuracy(w):.3f} and {accuracy(same):.3f}, "
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The curvature grows from 1.7 to 11.2, for one and the same function. So sharpness alone can't say
-# how well a network generalizes [8]. Compare it only between networks that were started and trained
+# how well a network generalizes [7]. Compare it only between networks that were started and trained
 # alike.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1566,7 +1555,7 @@ for rate in (0.40, 0.50):
 # **The same in PyTorch?** There is none. `torch.distributed` has collectives, and its `rpc`
 # package can call functions on other ranks, but it has no parameter server, and its collectives
 # have no `ANY_SOURCE`: every rank must know who sends next. TensorFlow has one,
-# `ParameterServerStrategy`, and it is asynchronous by default [9]. So this scheme stays in MPI,
+# `ParameterServerStrategy`, and it is asynchronous by default [8]. So this scheme stays in MPI,
 # here and in the assignment.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1602,7 +1591,7 @@ assert ringside.run("has_server.py:names", 1).values[0] == []
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 14. Stale synchronous: run ahead, but not too far
 #
-# BSP waits always, asynchrony never. Between them lies **stale synchronous parallel**, SSP [10]: a
+# BSP waits always, asynchrony never. Between them lies **stale synchronous parallel**, SSP [9]: a
 # worker may be at most $s$ steps ahead of the slowest one. With $s = 0$ nobody starts step 1
 # before everybody has ended step 0. With $s = 2$ a fast worker may be in step 2 while the slowest
 # is still in step 0.
@@ -1710,7 +1699,7 @@ assert abs(late[0] / late[1] - 1) < 0.02
 #
 # An all-reduce gives everybody the exact mean. What if each rank only averages with its
 # neighbours, round after round? This is called **gossip**. A slide that you may know shows three
-# patterns: random, ring and wheel [12]. A *wheel* is a ring with one more rank, the hub, that is a
+# patterns: random, ring and wheel [11]. A *wheel* is a ring with one more rank, the hub, that is a
 # neighbour of all others.
 #
 # On a ring the program is short. Everybody takes the mean of three numbers.
@@ -2186,43 +2175,42 @@ assert many.sum(axis=1).max(axis=1).mean() / 100 < 1.13 < many.max(axis=2).mean(
 #    first row.
 # 2. S. McCandlish, J. Kaplan, D. Amodei, OpenAI Dota Team. An empirical model of large-batch training.
 #    arXiv:1812.06162, 2018.
-# 3. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
-# 4. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
+# 3. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
 #    K. He. Accurate, large minibatch SGD: training ImageNet in 1 hour. arXiv:1706.02677, 2017.
-# 5. Y. You, I. Gitman, B. Ginsburg. Large batch training of convolutional networks.
+# 4. Y. You, I. Gitman, B. Ginsburg. Large batch training of convolutional networks.
 #    arXiv:1708.03888, 2017. The abstract.
-# 6. N. S. Keskar, D. Mudigere, J. Nocedal, M. Smelyanskiy, P. T. P. Tang. On large-batch training for
+# 5. N. S. Keskar, D. Mudigere, J. Nocedal, M. Smelyanskiy, P. T. P. Tang. On large-batch training for
 #    deep learning: generalization gap and sharp minima. ICLR 2017. arXiv:1609.04836.
-# 7. Z. Yao, A. Gholami, Q. Lei, K. Keutzer, M. W. Mahoney. Hessian-based analysis of large batch
+# 6. Z. Yao, A. Gholami, Q. Lei, K. Keutzer, M. W. Mahoney. Hessian-based analysis of large batch
 #    training and robustness to adversaries. NeurIPS 2018. arXiv:1802.08241.
-# 8. L. Dinh, R. Pascanu, S. Bengio, Y. Bengio. Sharp minima can generalize for deep nets. ICML 2017.
+# 7. L. Dinh, R. Pascanu, S. Bengio, Y. Bengio. Sharp minima can generalize for deep nets. ICML 2017.
 #    arXiv:1703.04933.
-# 9. TensorFlow. tf.distribute.ParameterServerStrategy. tensorflow.org/api_docs.
-# 10. Q. Ho, J. Cipar, H. Cui, S. Lee, J. K. Kim, P. B. Gibbons, G. A. Gibson, G. Ganger, E. P. Xing.
+# 8. TensorFlow. tf.distribute.ParameterServerStrategy. tensorflow.org/api_docs.
+# 9. Q. Ho, J. Cipar, H. Cui, S. Lee, J. K. Kim, P. B. Gibbons, G. A. Gibson, G. Ganger, E. P. Xing.
 #     More effective distributed ML via a stale synchronous parallel parameter server. NIPS 2013.
-# 11. J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz. Revisiting distributed synchronous SGD.
+# 10. J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz. Revisiting distributed synchronous SGD.
 #     arXiv:1604.00981, 2016. The abstract.
-# 12. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
-# 13. S. U. Stich. Local SGD converges fast and communicates little. ICLR 2019. arXiv:1805.09767.
-# 14. A. Douillard and others. DiLoCo: distributed low-communication training of language models.
+# 11. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
+# 12. S. U. Stich. Local SGD converges fast and communicates little. ICLR 2019. arXiv:1805.09767.
+# 13. A. Douillard and others. DiLoCo: distributed low-communication training of language models.
 #     arXiv:2311.08105, 2023. The abstract.
-# 15. A. Douillard and others. Streaming DiLoCo with overlapping communication: towards a distributed
+# 14. A. Douillard and others. Streaming DiLoCo with overlapping communication: towards a distributed
 #     free lunch. arXiv:2501.18512, 2025.
-# 16. T. Vogels, S. P. Karimireddy, M. Jaggi. PowerSGD: practical low-rank gradient compression for
+# 15. T. Vogels, S. P. Karimireddy, M. Jaggi. PowerSGD: practical low-rank gradient compression for
 #     distributed optimization. NeurIPS 2019. arXiv:1905.13727.
-# 17. F. Seide, H. Fu, J. Droppo, G. Li, D. Yu. 1-bit stochastic gradient descent and its application
+# 16. F. Seide, H. Fu, J. Droppo, G. Li, D. Yu. 1-bit stochastic gradient descent and its application
 #     to data-parallel distributed training of speech DNNs. Interspeech 2014. The abstract.
-# 18. TensorFlow. Benchmarks, May 2017. github.com/tensorflow/tensorflow,
+# 17. TensorFlow. Benchmarks, May 2017. github.com/tensorflow/tensorflow,
 #     tensorflow/docs_src/performance/benchmarks.md, "Details for Amazon EC2 Distributed".
-# 19. The Llama 3 herd of models. arXiv:2407.21783, 2024. Section 3.3.4.
-# 20. W. Su and others. GBA: a tuning-free approach to switch between
+# 18. The Llama 3 herd of models. arXiv:2407.21783, 2024. Section 3.3.4.
+# 19. W. Su and others. GBA: a tuning-free approach to switch between
 #     synchronous and asynchronous training for recommendation models. NeurIPS 2022. The abstract.
-# 21. X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu. Can decentralized algorithms
+# 20. X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu. Can decentralized algorithms
 #     outperform centralized algorithms? NIPS 2017. arXiv:1705.09056. The abstract.
-# 22. PyTorch. torchft, local_sgd. docs.pytorch.org/torchft/local_sgd.html.
-# 23. S. Jaghouar and others. INTELLECT-1 technical report. arXiv:2412.01152, 2024. The abstract.
-# 24. X. Lian and others. Persia: an open, hybrid system scaling deep learning-based recommenders up to
+# 21. PyTorch. torchft, local_sgd. docs.pytorch.org/torchft/local_sgd.html.
+# 22. S. Jaghouar and others. INTELLECT-1 technical report. arXiv:2412.01152, 2024. The abstract.
+# 23. X. Lian and others. Persia: an open, hybrid system scaling deep learning-based recommenders up to
 #     100 trillion parameters. KDD 2022. arXiv:2111.05897. The abstract.
 #
-# Read next: [2], sections 2 and 3, for the noise scale of real networks, and [4], for what large
+# Read next: [2], sections 2 and 3, for the noise scale of real networks, and [3], for what large
 # batches ask of a network and of the person who trains it.

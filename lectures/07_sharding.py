@@ -1153,36 +1153,11 @@ assert 2 * 3 / 4 * own == 768 and 3 * own == 1536
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 11. Published numbers
 #
-# **ZeRO.** Section 4 has the first figure of the paper [2], exactly. **ZeRO-Infinity** says two things
-# about 512 V100 [4]: a model of 32 trillion parameters *fits*, and they reach 25 PFLOP/s together, 40 % of
-# the peak. The second number was measured with *one* trillion parameters. Do both agree with what we know?
-
-# %% slideshow={"slide_type": "fragment"} tags=["systems"]
-for trillions in (1, 32):
-    states_tb = 16 * trillions
-    print(f"{trillions:2} trillion: {states_tb:3} TB, {1e3 * states_tb / 512:4.0f} GB for each GPU")
-each = 25e15 / 512  # with one trillion parameters
-print(f"{each / 1e12:.0f} TFLOP/s on each GPU")
-zero_each = 15e15 / 400  # the first paper: 100 billion parameters on 400 V100 [2]
-print(f"the first ZeRO paper: {zero_each / 1e12:.0f} TFLOP/s on each GPU")
-assert states_tb == 512 and zero_each < each < 1.4 * zero_each
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# For 32 trillion parameters 512 TB of states are 1 TB for each GPU. No GPU has that, so almost everything
-# lies on disks. For one trillion it is 31 GB, and a step needs activations as well. The authors count 800
-# V100 to hold such a model [4]. So with 512 a part lies outside the GPUs, and each of them still computes
-# at 49 TFLOP/s. The first paper reports 15 PFLOP/s for 100 billion parameters on 400 V100, 38 on each [2].
-# So at *this* size moving the states did not make the GPUs slower. For 32 trillion we quote no rate.
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert states_tb == 512 and round(each / 1e12) == 49 and each * 512 == 25e15
-assert round(1e3 * 16 / 512) == 31 and 800 > 512
-assert round(zero_each / 1e12) == 38 and zero_each * 400 == 15e15 and states_tb == 16 * 32
-assert abs(each / 0.40 - 122e12) < 1e12 and round(each / 0.40 / 1e12) == 122
-
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
-# **ZeRO-3 against a mixture.** The authors of Megatron-LM trained two models with ZeRO-3, and with their
-# mixture of tensor, pipeline and data parallelism, PTD [1]. The smaller model has 174.6 billion parameters
+# Section 4 has the first figure of ZeRO's paper, exactly. [Systems of 2012 to 2022](systems.md#sharding) has what
+# ZeRO-Infinity, KARMA and FSDP published. Here is one table that asks for an explanation.
+#
+# **ZeRO-3 against a hybrid.** The authors of Megatron-LM trained two models with ZeRO-3, and with their
+# hybrid of tensor, pipeline and data parallelism, PTD [1]. The smaller model has 174.6 billion parameters
 # and ran on 384, 768 and 1536 GPUs.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1202,9 +1177,6 @@ speedup = days["ZeRO-3", 174.6, 768] / days["ZeRO-3", 174.6, 1536]
 for gpus in (768, 1536):  # a step has 1536 sequences of 2048 tokens
     step_s = 8 * 1536 * 2048 * 174.6e9 / (gpus * rate["ZeRO-3", 174.6, gpus] * 1e12)
     print(f"ZeRO-3 on {gpus:4} GPUs: a step takes {step_s:.0f} s")
-fsdp = {1: 173, 2: 186}  # sequences on a GPU: TFLOP/s that FSDP reached at least, 2023 [11]
-fsdp_s = {b: 8 * b * 2048 * 175e9 / (tflops * 1e12) for b, tflops in fsdp.items()}
-print(f"FSDP: at most {fsdp_s[1]:.1f} s with one sequence on each GPU, {fsdp_s[2]:.1f} s with two")
 reveal("07/megatron", speedup)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -1214,11 +1186,8 @@ reveal("07/megatron", speedup)
 # tokens, and the bytes of a step stay at $3\Psi$. With the larger model it is the same: 98, and then 48
 # TFLOP/s. At 384 GPUs ZeRO-3 reaches 144 TFLOP/s, PTD 153.
 #
-# The roofline doesn't say that it must be 65 s. That was DeepSpeed's ZeRO-3 of 2021, and we don't know why. In
-# 2023 the authors of FSDP trained a GPT of 175 billion parameters with sharded data alone, on 128 to 512
-# A100 of 80 GB. They measured more than 173 TFLOP/s on each with one sequence a GPU, more than 186 with
-# two, and hardly a difference between 128 and 512 GPUs [11]. With one sequence a GPU a step took less than
-# 17 s there. In 2021 it took 65 s on 1536 GPUs, with one sequence on each as well. So these numbers tell
+# The roofline doesn't say that it must be 65 s. That was DeepSpeed's ZeRO-3 of 2021, and we don't know why.
+# The [FSDP of 2023](systems.md#sharding) took about a quarter of it with as many sequences a GPU. So these numbers tell
 # about software as much as about a scheme.
 #
 # The last column is arithmetic: $8\,T\,\Psi/(p\,X)$ for $T$ = 300 billion tokens and $X$ operations per
@@ -1227,33 +1196,11 @@ reveal("07/megatron", speedup)
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert speedup == 1 and rate["ZeRO-3", 174.6, 768] == 88 and rate["ZeRO-3", 174.6, 1536] == 44
 assert np.isclose(8 * 1536 * 2048 * 174.6e9 / (768 * 88e12), step_s) and round(step_s) == 65
-assert fsdp[1] == 173 and fsdp[2] == 186 and 16 < fsdp_s[1] < 17
-assert np.isclose(fsdp_s[1] / 8 / 2048 * 173e12, 175e9) and 512 / 128 == 4
 assert rate["ZeRO-3", 529.6, 1120] == 98 and rate["ZeRO-3", 529.6, 2240] == 48
 assert rate["ZeRO-3", 174.6, 384] == 144 and rate["PTD", 174.6, 384] == 153
 assert round(days["PTD", 174.6, 768] / days["PTD", 174.6, 1536], 1) == 1.9
 assert 0.96 < min(ratio) < max(ratio) < 1 and 8 * 300e9 * 174.6e9 > 1e23
 assert sorted({g for _, s, g in days if s == 174.6}) == [384, 768, 1536]
-
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
-# **FSDP2 in December 2024.** TorchTitan trained Llama 3 8B with FSDP2: 5,762 tokens a second on each of 8
-# H100, and 5,605 on each of $128$ [7]. That is 97.3 %.
-
-# %% slideshow={"slide_type": "fragment"} tags=["systems"]
-print(f"{5605 / 5762:.1%}")
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(5605 / 5762, 3) == 0.973
-
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
-# **What slides often say.** The table of systems is in several decks [8], [9].
-#
-# | on the slide | what to know |
-# |---|---|
-# | ZeRO-Infinity: 512 GPUs, 32 trillion parameters [9] | the paper shows that they *fit* [4]; its rate of 25 PFLOP/s was measured with one trillion, and neither model was trained to the end |
-# | KARMA: 2048 GPUs, 17 billion [8] | we could not confirm these two numbers; the abstract claims a factor of 1.52 [5] |
-# | data parallelism: GPT-3 doesn't fit [10] | a *copy* on each GPU doesn't fit; ZeRO-3 is data parallelism, and it was run with 174.6 billion parameters [1] |
-# | data parallelism: the traffic doesn't depend on the number of ranks [10] | right for the bytes of a rank, also with $3\Psi$; but with a fixed batch the *work* of a rank shrinks, and the bytes no longer hide |
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 12. Where the model breaks
@@ -1978,13 +1925,6 @@ assert [len(part) for part in parts] == [1024] * 4
 #    distributed deep learning workloads beyond the memory capacity with KARMA. SC 2020.
 #    arXiv:2008.11421. The abstract.
 # 6. Microsoft. Dion: distributed orthonormal updates. github.com/microsoft/dion.
-# 7. PyTorch. TorchTitan: performance tables of December 2024, on H100 of 96 GB, with 400 Gb/s for each GPU.
-#    github.com/pytorch/torchtitan.
-# 8. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
-# 9. A. Bhatele, S. Singh, P. Singhania. Distributed Deep Learning on GPU-based Clusters. Slides.
-# 10. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
-# 11. Y. Zhao, A. Gu, R. Varma, and others. PyTorch FSDP: experiences on scaling fully sharded data
-#    parallel. VLDB 2023. arXiv:2304.11277. Section 5.4.
 #
 # Read next: [2], sections 5 to 7, which you can now follow line by line; and the source of your
 # PyTorch, `torch/distributed/fsdp/_fully_shard/`, whose hooks are in section 6.

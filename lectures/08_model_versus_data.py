@@ -33,8 +33,8 @@
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** You need matrix products and the chain rule. You also need
-# [lecture 2](02_sgd.ipynb), where a layer becomes a matrix product, and
-# [lecture 3](03_allreduce.ipynb), which explains ranks, the ring, and the cost
+# [lecture 2](02_sgd.ipynb), where a layer becomes a matrix product,
+# [lecture 1](01_messages.ipynb), for ranks, and [lecture 3](03_allreduce.ipynb), for the ring and the cost
 # $\alpha + n\beta$ of a message of $n$ bytes. Of MPI you need three more calls, and section 3 shows
 # them.
 #
@@ -427,7 +427,7 @@ for cut, (X_parts, W_parts, G_parts, name) in CUT.items():
 #    $B \times d_{i-1}$. The first layer has no layer below it, so this is for $i = 2, \dots, L$.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Look at part 3 more closely. Widely used slides [2] sum the four summands by an all-reduce. Then
+# Look at part 3 more closely. You could sum the four summands by an all-reduce. Then
 # every rank has every column of $\nabla X$. Does it need them? The layer below multiplies again, by
 # $\nabla W_r = X^T G_r$ and by $G_r W_r^T$, and its $G$ is this $\nabla X$.
 
@@ -686,7 +686,7 @@ assert num_weights == 1472 and data_elements[0] == 2208
 assert int(np.ceil(data_elements[0] / model_elements[0] * B)) == 25
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
-# ## 5. The crossover, and a factor that got lost
+# ## 5. The crossover
 #
 # The batch at which both kinds send the same number of bytes is called the **crossover**. Find it
 # for $L$ layers that are all $d$ wide. If there are many layers, the first and the last don't
@@ -699,32 +699,21 @@ assert int(np.ceil(data_elements[0] / model_elements[0] * B)) == 25
 #   d & \text{with a reduce-scatter.}\end{cases}$$
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# You may meet another formula. The slides of [2] write
-#
-# $$T(\text{model}) = \sum_{i=1}^{L}\beta(P-1)\frac{Bd_i}{P} + 2\sum_{i=2}^{L}\beta(P-1)\frac{Bd_i}{P},$$
-#
-# $$T(\text{data}) = \sum_{i=1}^{L}\beta(P-1)\frac{d_i^2}{P} .$$
-#
-# > **Corrected.** (a) Summing the gradients of the weights is an all-reduce, which costs *twice* the
-# > second formula. (b) What goes backward through layer $i$ has $d_{i-1}$ columns, not $d_i$.
-# > (c) It needn't be an all-reduce. With the formulas as they stand the crossover is at $B = d/3$.
-# > With (a) it is at $2d/3$, and with (c) it is at $d$ [2].
+# > **Often heard.** "Data parallelism sends $\frac{p-1}{p}\,d^2$ for a layer." Summing gradients is an
+# > all-reduce: twice that. With the factor 2 forgotten, the crossover is at $d/3$. ([More](corrections.md#tensor-parallelism).)
 
 # %% slideshow={"slide_type": "fragment"}
 d = 4096
-crossovers = {"as on the slide": d / 3, "all-reduce": 2 * d / 3, "reduce-scatter": d}
+crossovers = {"factor forgotten": d / 3, "all-reduce": 2 * d / 3, "reduce-scatter": d}
 for name, samples in crossovers.items():
-    print(f"{name:15} model parallelism sends less below {samples:5.0f} samples")
-data_sends, model_sends = (
-    2 * d**2,
-    2 * (d / 3) * d,
-)  # elements at the slide's crossover
+    print(f"{name:16} model parallelism sends less below {samples:5.0f} samples")
+data_sends, model_sends = 2 * d**2, 2 * (d / 3) * d  # elements, at d / 3 samples
 print(f"at {d / 3:.0f} samples data parallelism sends {data_sends / model_sends:.0f} times more")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For layers that are 4096 wide, the crossover is at 1365, 2731 or 4096 samples. Between the first
-# and the last of these, the slide recommends data parallelism although model parallelism sends
-# less. At 1365 samples it sends 3 times less.
+# For layers that are 4096 wide, the crossover is at 1365, 2731 or 4096 samples. If you forget the
+# factor, then between the first and the last of these you take data parallelism although model
+# parallelism sends less. At 1365 samples it sends 3 times less.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(samples) for samples in crossovers.values()] == [1365, 2731, 4096]
@@ -774,7 +763,7 @@ show(figure, "Bars for the 16 layers of VGG-16, logarithmic: the batch below whi
 #
 # For every batch from 24 to 1608 samples the answer is the same: treat the convolutions by data
 # parallelism and the three fully connected layers by model parallelism. Krizhevsky published this
-# mixture in 2014 under the title *One weird trick* [3].
+# mixture in 2014 under the title *One weird trick* [2].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert crossover.argmin() == 0 and round(crossover[0], 3) == 0.001
@@ -817,10 +806,6 @@ assert round(all_data / mixture, 1) == 5.9
 # **For teachers, section 5.** Ask before the formula: "Does the crossover depend on
 # the number of GPUs?" Most say yes. In figure 3, ask which layers have the most *weights* and which
 # the most *work*: the fully connected layers have 89 % of the weights and under 1 % of the work.
-#
-# The deck [2] uses the factor 2 of an all-reduce on an earlier slide and loses it on this one. Its
-# sentence "model parallelism is useful where $d_i \gg 1$" should compare with the batch:
-# $d_i > B$. These are worth a word only if your class has seen the deck.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 work = [weights * side**2 for weights, side in zip(weights_of, [*SIDES, 1, 1, 1])]
@@ -839,7 +824,7 @@ assert sum(work[13:]) / sum(work) < 0.01
 #
 # $$Y = \sum_r H_r B_r \quad\text{(rows, one sum).}$$
 #
-# Between the two layers nothing is sent at all. Megatron-LM [5] introduced this pair in 2019 for
+# Between the two layers nothing is sent at all. Megatron-LM [4] introduced this pair in 2019 for
 # the MLP of a transformer, where $A$ is $d \times 4d$ and $B$ is $4d \times d$. GELU is a smooth
 # relative of ReLU. To cut inside layers, like this, is called **tensor parallelism**.
 
@@ -952,7 +937,7 @@ assert round(difference, 1) == 3.8
 # $$4 \cdot 2\,\frac{t-1}{t}\,B\,d = 8\,B\,d\,\frac{t-1}{t}
 #   \quad\text{elements for each layer.}$$
 #
-# The Megatron paper of 2021 gives the same expression [6].
+# The Megatron paper of 2021 gives the same expression [5].
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -977,7 +962,7 @@ reveal("08/pair-against-gathers", plain / pair)
 assert (plain, pair, plain / pair) == (10, 4, 2.5)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Published models.** Table 1 of [6] lists ten models with their sizes. You can count their
+# **Published models.** Table 1 of [5] lists ten models with their sizes. You can count their
 # parameters yourself. A layer has $12 d^2$ weights (4 in attention, 8 in the MLP) and $13 d$ biases
 # and norms. In addition there are the embeddings of $V$ words and $s$ positions. With $l$ layers
 # that makes
@@ -997,7 +982,7 @@ for row in zip(billions, psi / 1e9, error):
     print("published {:6.1f}, counted {:8.2f} billion, {:+.2%}".format(*row))
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# Eight of the ten counts agree with the table to better than half a percent [6]. The two smallest
+# Eight of the ten counts agree with the table to better than half a percent [5]. The two smallest
 # models are printed with one decimal, as 1.7 and 3.6, and the counts 1.65 and 3.56 round to these.
 #
 # The models ran on 32 to 3072 GPUs. The table also gives the degree of tensor parallelism. It is 1,
@@ -1024,7 +1009,7 @@ assert billions[:2].tolist() == [1.7, 3.6] and gpus.max() == 3072 and gpus.min()
 #
 # An A100 can compute at two very different speeds. Its ordinary units multiply numbers of four bytes
 # (FP32) at up to 19.5 TFLOP/s. Its *tensor cores* multiply numbers of two bytes (bfloat16, or bf16)
-# much faster. The models of [6] reached 135 to 163 TFLOP/s with them, and we take 140. Networks of
+# much faster. The models of [5] reached 135 to 163 TFLOP/s with them, and we take 140. Networks of
 # this kind are trained in bf16. But look at FP32 first.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1235,7 +1220,7 @@ show(figure, "Stacked bars, products and all-reduces, of one transformer layer o
 # (right; mind the different axis). The number on a bar is the speedup. From 8 GPUs on, the layer is
 # spread over several nodes.*
 #
-# Now you know why the degree of tensor parallelism in [6] stays at 8. Those machines have eight GPUs
+# Now you know why the degree of tensor parallelism in [5] stays at 8. Those machines have eight GPUs
 # in each server. (They also have a port for each GPU. So the bytes grow less beyond a server than on `zaratan`, and the
 # latencies more: lecture 12, section 6.) The paper's own advice is to use tensor parallelism up to the number of GPUs of a
 # server, and then to cut between layers, which is the subject of lecture 9.
@@ -1279,7 +1264,7 @@ assert abs(bf16[8][1] / bf16[8][0] / times_longer - 1) < 0.01
 assert 1 / zaratan.intra_beta_s_per_byte == 100e9 and 1 / zaratan.beta_s_per_byte == 12.5e9
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **A published test.** The Megatron paper of 2019 [5] lets the model grow with the GPUs, from 1 to 8
+# **A published test.** The Megatron paper of 2019 [4] lets the model grow with the GPUs, from 1 to 8
 # inside one server. A step has 72 layers. Each has 4 all-reduces of $8 \cdot 1024 \cdot 3072$
 # two-byte numbers, at 150 GB/s each way, and the products of a step take 1.83 s. (We assume a
 # latency of 5 µs, which hardly matters.)
@@ -1378,7 +1363,7 @@ assert round(cut_timeline.makespan_s - cut_timeline.busy_s[0], 3) == 0.719
 # bf16: most expect it to look better, because the bytes are halved. Ask for the reason afterwards:
 # products became 7.2 times as fast, bytes only twice as few.
 #
-# If someone asks about the 76 % in the abstract of [5]: 15.1 PFLOP/s are 76 % of 512 times one GPU's
+# If someone asks about the 76 % in the abstract of [4]: 15.1 PFLOP/s are 76 % of 512 times one GPU's
 # 39 TFLOP/s, and these 39 TFLOP/s are themselves less than a third of that GPU's peak. Ask of *what*
 # something is 76 %. (Figure 5 of the paper compares times and shows a slightly smaller share.)
 
@@ -1393,7 +1378,7 @@ assert (whole["pflops"], whole["baseline_tflops"], whole["gpus"]) == (15.1, 39, 
 # Dropout, the residual connection and layer norm come after $g$ of one pair and before $f$ of the
 # next. There every rank has all tokens. Every rank computes the same numbers and keeps the same
 # activations, so the work and the memory aren't divided by $t$. But these operations treat each
-# token by itself. So cut the *tokens* there [7].
+# token by itself. So cut the *tokens* there [6].
 #
 # An all-reduce is a reduce-scatter and an all-gather. Stop after the reduce-scatter: now each rank
 # has the finished sum of $1/t$ of the tokens. Apply layer norm to these, and do the all-gather only
@@ -1441,7 +1426,7 @@ reveal("08/sequence-bytes", {0: "the same", 1: "more", -1: "fewer"}[more_or_fewe
 # It sends the same number of bytes. What it saves is memory. Numbers have two bytes here. For the
 # backward pass a transformer layer keeps $sbd\,(34 + 5\frac{as}{d})$ bytes, for $b$ sequences of $s$
 # tokens and $a$ heads. Tensor parallelism divides most of this by $t$, but not what the norms and
-# dropouts keep, which is 10 of the 34. Sequence parallelism divides these as well [7]. The next
+# dropouts keep, which is 10 of the 34. Sequence parallelism divides these as well [6]. The next
 # cell has a model of the size of GPT-3.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1678,19 +1663,6 @@ assert round(step_ms) == 305 and round(fc6_ms["data"] / step_ms, 2) == 0.02
 # parallelism is $t - 1 \le \frac{9}{w}\cdot\frac{d}{F/R}$. Both follow from one rule: *a product that
 # sums over a cut dimension has to be summed over the ranks.*
 
-# %% [markdown] slideshow={"slide_type": "notes"} tags=["corrected"]
-# **For teachers: errors on slides that your class may have seen.** Most are in [2], a deck that is
-# otherwise worth your time.
-#
-# | slide | correct |
-# |---|---|
-# | data parallelism sends $\sum \frac{P-1}{P} d_i^2$ [2] | twice that, since it is an all-reduce; and $d_{i-1} d_i$ |
-# | backward through layer $i$ go $B\,d_i$ numbers [2] | $B\,d_{i-1}$: the gradient of its *inputs* |
-# | they need an all-reduce [2] | a reduce-scatter: each rank uses only its own columns |
-# | so model parallelism sends less for $B < d/3$ [2] | for $B < \frac23 d$ with an all-reduce, $B < d$ with a reduce-scatter |
-# | model parallelism is useful where $d_i \gg 1$ [2] | where $d_i > B$: compare with the batch |
-# | "model parallelism" is layers on different GPUs [10]; cutting inside layers [2]; intra-layer and inter-layer [11] | one word for two things; say *tensor* (inside a layer) or *pipeline* (between layers) |
-
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Appendix: not taught
 #
@@ -1699,7 +1671,7 @@ assert round(step_ms) == 305 and round(fc6_ms["data"] / step_ms, 2) == 0.02
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 11. AlexNet's two GPUs
 #
-# AlexNet [4] won the ImageNet competition of 2012. It was trained on two graphics cards with 3 GB of
+# AlexNet [3] won the ImageNet competition of 2012. It was trained on two graphics cards with 3 GB of
 # memory each. The paper puts half of the kernels, and half of the neurons, on each GPU. In our words
 # it cuts the columns. It also uses a trick: the GPUs talk only in some layers. The kernels of layers
 # 2, 4 and 5 see only the feature maps on their own GPU, while layer 3 and the fully connected layers
@@ -1764,7 +1736,7 @@ print(f"{activations_MB:.0f} MB of activations, {needed_GB:.1f} GB in all")
 #
 # The paper compares its two-GPU network with a one-GPU network that has half as many kernels in each
 # convolutional layer. The two-GPU network has lower errors, by more than one percentage point, and
-# takes slightly less time to train [4]. Our model says nothing about errors. But it explains the
+# takes slightly less time to train [3]. Our model says nothing about errors. But it explains the
 # time: the early layers, which section 5 would never cut by columns, send nothing here, because
 # layer 2 may not look at the other GPU.
 
@@ -1779,7 +1751,7 @@ assert round(activations_MB / 128 / 4, 1) == 1.5
 # ## 12. Mesh-TensorFlow: give the dimensions names
 #
 # The rule of section 2 doesn't ask about "columns" and "rows". It asks which *dimension* is cut.
-# Mesh-TensorFlow [8] made a language of this. Every dimension of every tensor has a name. The
+# Mesh-TensorFlow [7] made a language of this. Every dimension of every tensor has a name. The
 # processors form a mesh, and the axes of the mesh have names too. A **layout** says which dimension
 # is cut along which axis. For example, $\{\text{b}: \text{x}\}$ cuts the batch along the axis x.
 # Two rules make the language work:
@@ -1892,7 +1864,7 @@ for B in (512, 4096, 2**17, 2**20):
 # $0.49\,d^2$ for the pair. A notation that is small enough to be searched can surprise you.
 #
 # The authors trained Transformers of up to 5 billion parameters with such layouts, on meshes of up
-# to 512 TPU cores [8].
+# to 512 TPU cores [7].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert found[4096][1:] == ("{b: x, h: y}", 4) and found[2**17][2] == 16
@@ -2008,7 +1980,7 @@ reveal("08/eight-times-the-batch", line[4096] - line[8 * 4096])
 #
 # A batch that is eight times larger moves the line by one and a half bars. Four times as many ranks
 # move it by one bar. If the line leaves the picture at one of the ends, a pure kind is best. Gholami
-# and others proposed this grid [9]. They say in their abstract that the lowest cost is often reached
+# and others proposed this grid [8]. They say in their abstract that the lowest cost is often reached
 # by neither pure kind.
 
 
@@ -2346,14 +2318,15 @@ assert solved.solved and solved.time_us / 1e3 < 2.1 and norm_puzzle["at_most_byt
 # Try each question before you open its answer. The cell below each answer checks it.
 #
 # **Question 1.** A layer has 1024 inputs and 4096 outputs. There are 1500 samples, numbers of 4
-# bytes, and 8 ranks. Which kind sends less, and how many MB does each rank send? What would the
-# formula of [2] have told you, with $d_\text{in} d_\text{out}$ instead of $d^2$?
+# bytes, and 8 ranks. Which kind sends less, and how many MB does each rank send? What would you
+# say if you took $\frac{p-1}{p}\,d_\text{in} d_\text{out}$ for the all-reduce of the gradients, and an all-reduce
+# of $d_\text{out}$ columns for the gradients of the inputs?
 #
 # <details><summary>Answer</summary>
 #
 # The harmonic mean of the widths is 1638 samples. So model parallelism sends less, but not by much:
-# 26.9 MB against 29.4 MB. The slide compares $d_\text{in} d_\text{out} = 4.2$ million with
-# $B\,(d_\text{out} + 2 d_\text{out}) = 18.4$ million, and recommends data parallelism by far.
+# 26.9 MB against 29.4 MB. The other formulas compare $d_\text{in} d_\text{out} = 4.2$ million with
+# $B\,(d_\text{out} + 2 d_\text{out}) = 18.4$ million, and so recommend data parallelism by far.
 #
 # </details>
 
@@ -2499,26 +2472,23 @@ assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and th
 #
 # 1. K. Simonyan, A. Zisserman. Very deep convolutional networks for large-scale image recognition.
 #    ICLR 2015. arXiv:1409.1556. Configuration D.
-# 2. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
-# 3. A. Krizhevsky. One weird trick for parallelizing convolutional neural networks.
+# 2. A. Krizhevsky. One weird trick for parallelizing convolutional neural networks.
 #    arXiv:1404.5997, 2014.
-# 4. A. Krizhevsky, I. Sutskever, G. E. Hinton. ImageNet classification with deep convolutional
+# 3. A. Krizhevsky, I. Sutskever, G. E. Hinton. ImageNet classification with deep convolutional
 #    neural networks. NIPS 2012. Section 3.2.
-# 5. M. Shoeybi, M. Patwary, R. Puri, P. LeGresley, J. Casper, B. Catanzaro. Megatron-LM: training
+# 4. M. Shoeybi, M. Patwary, R. Puri, P. LeGresley, J. Casper, B. Catanzaro. Megatron-LM: training
 #    multi-billion parameter language models using model parallelism. arXiv:1909.08053, 2019.
-# 6. D. Narayanan, M. Shoeybi, J. Casper, P. LeGresley, M. Patwary, V. Korthikanti, D. Vainbrand,
+# 5. D. Narayanan, M. Shoeybi, J. Casper, P. LeGresley, M. Patwary, V. Korthikanti, D. Vainbrand,
 #    P. Kashinkunti, J. Bernauer, B. Catanzaro, A. Phanishayee, M. Zaharia. Efficient large-scale
 #    language model training on GPU clusters using Megatron-LM. SC 2021. arXiv:2104.04473. Sections
 #    2.3 and 3.2, table 1.
-# 7. V. Korthikanti, J. Casper, S. Lym, L. McAfee, M. Andersch, M. Shoeybi, B. Catanzaro. Reducing
+# 6. V. Korthikanti, J. Casper, S. Lym, L. McAfee, M. Andersch, M. Shoeybi, B. Catanzaro. Reducing
 #    activation recomputation in large transformer models. MLSys 2023. arXiv:2205.05198.
-# 8. N. Shazeer, Y. Cheng, N. Parmar, D. Tran, A. Vaswani, P. Koanantakool, P. Hawkins, H. Lee,
+# 7. N. Shazeer, Y. Cheng, N. Parmar, D. Tran, A. Vaswani, P. Koanantakool, P. Hawkins, H. Lee,
 #    M. Hong, C. Young, R. Sepassi, B. Hechtman. Mesh-TensorFlow: deep learning for supercomputers.
 #    NeurIPS 2018. arXiv:1811.02084. The introduction is in github.com/tensorflow/mesh.
-# 9. A. Gholami, A. Azad, P. Jin, K. Keutzer, A. Buluç. Integrated model, batch, and domain
+# 8. A. Gholami, A. Azad, P. Jin, K. Keutzer, A. Buluç. Integrated model, batch, and domain
 #    parallelism in training neural networks. SPAA 2018. arXiv:1712.04432.
-# 10. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
-# 11. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
 #
-# Read next: section 3 of [5] for the pair and for attention; [9] for the grid with convolutions, where
-# cutting the picture comes in as a third kind of parallelism; and [8] for the notation.
+# Read next: section 3 of [4] for the pair and for attention; [8] for the grid with convolutions, where
+# cutting the picture comes in as a third kind of parallelism; and [7] for the notation.

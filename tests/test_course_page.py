@@ -1,4 +1,7 @@
-"""docs/course.md: every idea of the decks has two of lecture, module and published number."""
+"""docs/course.md: every idea of the decks has two of lecture, module and published number.
+
+lectures/systems.md and lectures/corrections.md: their links lead somewhere, too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from ringside.course.handout.listing import listing
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "course.md"
+SHARED = [ROOT / "lectures" / "systems.md", ROOT / "lectures" / "corrections.md"]
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
@@ -43,19 +47,46 @@ def test_a_row_has_two_of_three_and_its_links_lead_somewhere(name: str, cells: l
         there = (PAGE.parent / path).resolve()
         assert there.exists(), f"{name}: {target}"
         if there.suffix == ".ipynb":
-            check_section(name, words, there)
+            unit, _, section = words.partition(".")
+            check_section(name, unit, rf"{section}\. ", there)
         elif there.suffix == ".md":
             assert anchor in anchors(there), f"{name}: {target}"
         else:
             check_module(name, words)
 
 
-def check_section(name: str, words: str, notebook: Path) -> None:
-    """The lecture has that section."""
-    unit, _, section = words.partition(".")
+@pytest.mark.parametrize("page", SHARED, ids=lambda page: page.name)
+def test_the_links_of_a_shared_page_lead_somewhere(page: Path) -> None:
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    assert len(links) > 20
+    for words, target in links:
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve()
+        assert there.exists(), target
+        if there.suffix == ".md":
+            assert not anchor or anchor in anchors(there), target
+        elif there.is_dir():
+            check_module(page.name, words)
+        elif words.lower().startswith("lecture "):
+            assert there.name.startswith(f"{int(words.split()[1]):02}_"), f"{words}: {target}"
+        else:  # 02: Four workers: sum or mean?
+            unit, _, title = words.partition(": ")
+            check_section(page.name, unit, rf"\d+\. {re.escape(title)}", there)
+
+
+def test_rows_lead_to_every_group_of_systems() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    systems, corrections = SHARED
+    linked = set(re.findall(rf"{systems.name}#([\w-]+)", text))
+    assert anchors(systems) - {"systems-of-2012-to-2022", "references"} <= linked
+    assert f"(../lectures/{corrections.name})" in text
+
+
+def check_section(name: str, unit: str, title: str, notebook: Path) -> None:
+    """The lecture of that unit has a section whose number and title match."""
     text = notebook.with_suffix(".py").read_text(encoding="utf-8")
-    assert notebook.name.startswith(unit), f"{name}: {words} is not in {notebook.name}"
-    assert re.search(rf"(?m)^# ## {section}\. ", text), f"{name}: {notebook.name} has no {words}"
+    assert notebook.name.startswith(unit), f"{name}: {unit} is not {notebook.name}"
+    assert re.search(rf"(?m)^# ## {title}", text), f"{name}: {notebook.name} has no {title}"
 
 
 def check_module(name: str, words: str) -> None:

@@ -206,4 +206,6 @@ FURTHER = (
     ("teach with it", "For instructors", "docs/instructor.md"),
     ("write your syllabus", "Policies to adapt", "docs/policies.md"),
     ("know whether the models are right", "Predicted and published", "lectures/validation.md"),
+    ("look up a system", "Systems of 2012 to 2022", "lectures/systems.md"),
+    ("check a sentence that you read", "Statements you will meet", "lectures/corrections.md"),
 )

@@ -55,6 +55,8 @@ TEXTS = {
     "docs/course.md": "kit/course.md",
     "lectures/paths.md": "kit/paths.md",
     "lectures/half_day.md": "kit/half_day.md",
+    "lectures/systems.md": "kit/systems.md",
+    "lectures/corrections.md": "kit/corrections.md",
     "docs/attendee.md": "kit/attendee.md",
     "docs/cluster.md": "kit/cluster.md",
     "docs/containers.md": "kit/containers.md",

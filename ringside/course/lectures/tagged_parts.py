@@ -2,7 +2,7 @@
 
     aims, prerequisites, plan                       what you will be able to do, and when
     problem, derivation                             from a question to the formula
-    ranks, figure, limits, systems, corrected       run, seen, where it breaks, how it was done
+    ranks, figure, limits, systems                  run, seen, where it breaks, how it was done
     question (five), reading                        worked answers, full citations
 
 CONTRIBUTING.md says what each of them holds.
@@ -117,13 +117,6 @@ def systems(cells: Sequence[Notebook], place: int) -> str:
     return "" if cited(one.source) else "cites no reference, [n]"
 
 
-def corrected(cells: Sequence[Notebook], place: int) -> str:
-    text = cells[place].source
-    if "|---" not in text and "> **Corrected.**" not in text:
-        return "has neither a table nor > **Corrected.**"
-    return "" if cited(text) else "cites no reference, [n]"
-
-
 def anything(cells: Sequence[Notebook], place: int) -> str:
     return ""
 
@@ -139,7 +132,6 @@ PARTS: dict[str, tuple[str, int, Callable[[Sequence[Notebook], int], str]]] = {
     "figure": ("code", 1, anything),
     "limits": ("markdown", 0, anything),
     "systems": ("", 0, systems),
-    "corrected": ("markdown", 0, corrected),
     "question": ("markdown", QUESTIONS, anything),
     "reading": ("markdown", 1, anything),
 }

@@ -45,10 +45,7 @@ WHOLE = (
 assert ringside.run("one.py:one", 2).values == [1, 1]
 
 # %% [markdown] tags=["systems"]
-# They say 3 [2].
-
-# %% [markdown] tags=["corrected"]
-# > **Corrected.** It is 2, not 3 [1].
+# They say 3 [2], and it is 2 [1].
 
 """
     + "".join(
@@ -278,13 +275,12 @@ def lacks(tiny, text, has_picture=True):
         ("minutes=70", "minutes=71", "meeting 1 takes 71 minutes: at most 70 of its 75"),
         ("# $$1 + 1 = 2$$", "# $1 + 1 = 2$", "cell 3 (derivation) has no formula"),
         ("ringside.run(", "other.run(", "cell 4 (ranks) runs nothing on ranks."),
-        ("They say 3 [2].", "They say 3.", "cell 5 (systems) cites no reference, [n]."),
-        ("> **Corrected.**", "Not so:", "cell 6 (corrected) has neither a table"),
-        ("Question 3.", "Question 4.", "cell 11 does not begin with **Question 3.**"),
-        ("# Two.\n# </details>", "# Two.", "cell 7 has no answer in <details>"),
-        ("assert 1 + 1", "1 + 1", "nothing below question 5 (cell 15) asserts"),
+        ("say 3 [2], and it is 2 [1].", "say 3.", "cell 5 (systems) cites no reference, [n]."),
+        ("Question 3.", "Question 4.", "cell 10 does not begin with **Question 3.**"),
+        ("# Two.\n# </details>", "# Two.", "cell 6 has no answer in <details>"),
+        ("assert 1 + 1", "1 + 1", "nothing below question 5 (cell 14) asserts"),
         ("# 2. Two. 2021.\n", "", "cited but not listed: [2]."),
-        ("They say 3 [2].", "They say 3 [1].", "listed but not cited: [2]."),
+        ("They say 3 [2],", "They say 3 [1],", "listed but not cited: [2]."),
         ("# ## 1.", "# # 1.", "the first cell, and it alone, begins with the title"),
     ],
 )
