@@ -1324,7 +1324,7 @@ assert round(32 * 137e12 / 1e15, 1) == 4.4  # all 32 GPUs of the table, in PFLOP
 assert round(step_s, 1) == 1.8 and round(one_message_s / step_s, 2) == 0.15
 assert 2 * width < 0.2 * zaratan.alpha_s / zaratan.beta_s_per_byte and width == 2304
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "slide"}
 # **Words on slides that you may meet.** Three of them are out of date or mixed up:
 #
 # | slide | today |

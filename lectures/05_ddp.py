@@ -645,7 +645,7 @@ assert two_orders.error is None
 # Line 1 makes the copies equal at the beginning. Line 8 gives all of them the same gradients. So
 # they stay equal, although no parameter is ever sent again.
 
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # The algorithm is often shown as a picture with 21 lines, for instance in [3]. If you build from
 # that picture, four things will trouble you.
 #

@@ -35,8 +35,8 @@
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** You need Python, NumPy and the chain rule. How a gradient goes backwards through
-# layers is the subject of [lecture 2](02_sgd.ipynb). You should also have sent a message: section 2
-# of [lecture 3](03_allreduce.ipynb) starts from nothing and shows all calls that are used here.
+# layers is the subject of [lecture 2](02_sgd.ipynb). You should also have sent a message:
+# [lecture 1](01_messages.ipynb) starts from nothing and shows all calls that are used here.
 # [Lecture 8](08_model_versus_data.ipynb) cuts *inside* a layer, which is the other answer to the
 # same problem. You can read it before this lecture or after it.
 #
@@ -626,7 +626,7 @@ reveal("09/fastest", "all take the same" if all_same else min(times, key=times.g
 assert all(np.isclose(run.makespan_s, 33e-3) for run in runs.values())
 assert len(set(SCHEDULES["GPipe"])) == 1  # the same list on every stage
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected", "explanation"]
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["explanation"]
 # **No schedule is faster.** Take *any* schedule. The first microbatch needs $(S-1)\,t_f$ to reach the
 # last stage, which can't begin before that. Then the last stage has $M(t_f + t_b)$ of work. The last
 # thing it does is a backward pass. The gradient from this pass still has to go through $S-1$ more
@@ -2135,7 +2135,7 @@ ledger(
     memory_bytes=memory_bytes,
 )
 
-# %% [markdown] slideshow={"slide_type": "notes"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers: errors on slides that your class may have seen.**
 #
 # | slide | correct |

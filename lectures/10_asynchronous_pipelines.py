@@ -1443,7 +1443,7 @@ assert early < 1e-12 < 1e-4 < gap
 assert round(work_ms[1] / work_ms.sum(), 2) == 0.27 and profile["layer"][1] == "conv1_2"
 assert round(output_MB[0] / 1e3, 2) == 1.64
 
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # **Statements you will meet.**
 #
 # | statement | what to know |
