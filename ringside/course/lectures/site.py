@@ -53,6 +53,7 @@ TEXTS = {
     "docs/contract.md": "kit/contract.md",
     "docs/course.md": "kit/course.md",
     "lectures/paths.md": "kit/paths.md",
+    "lectures/stack.md": "kit/stack.md",
     "lectures/half_day.md": "kit/half_day.md",
     "docs/attendee.md": "kit/attendee.md",
     "docs/cluster.md": "kit/cluster.md",
