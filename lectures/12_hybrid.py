@@ -943,7 +943,9 @@ for name, config in {"hybrid": hybrid, "ZeRO-3": zero[1536]}.items():
           f"+ send {c.hops_s:.1f} + bubble {c.bubble_s:.1f} + data {c.data_s:.1f}")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Can you trust it?** Test it three times. First against the ledger of this course: four schemes of the small GPT on
+# (Yours is 3 % shorter than the kit's, because the output projection is missing.)
+#
+# **Can you trust it?** Test the kit's three times. First against the ledger of this course: four schemes of the small GPT on
 # 32 GPUs, each of which was traced operation by operation and replayed.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -975,13 +977,14 @@ reveal("12/against-traces", max(map(abs, misses.values())))
 # At worst it misses by 10 %, for the pipeline: there the formula is *above* the trace. It assumes six layers a stage, and
 # the trace of lecture 9 has 7, 6, 6 and 5. Give the trace six on each stage, and the gap is 2 %.
 #
-# For DDP, ZeRO and TP the formula is 4 to 5 % *below* the trace. You can name two reasons: it counts the output projection's
-# recomputation once instead of twice, and it forgets that the last bucket can't hide.
+# For DDP, ZeRO and TP the formula is 4 to 5 % *below* the trace. You can name two reasons. The traced program computes the
+# output projection forward twice, and the formula once. And the formula forgets that the last bucket can't hide.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (
     all(-5 < misses[number] < -3.5 for number in ("05", "07", "08")) and round(misses["09"]) == 10
 )
+assert round(100 * (1 - step_s(gpt, hybrid, nodes) / cost(gpt, hybrid, nodes).step_s)) == 3
 assert round(100 * (cost(course_gpt, SAME["09"], course).step_s / 2.461 - 1)) == 2
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
@@ -1103,8 +1106,8 @@ def best(model, n, machine, **only):
 # > can try all plans. So FlexFlow searches at random, with a simulator that says what each plan costs. It changes one
 # > operation at a time, keeps what is cheaper, and early on sometimes also what is dearer (simulated annealing). Its authors
 # > report up to 3.8 times the throughput of the best other systems [5]. You can't check this factor, because it depends on
-# > what the others chose. In section 23 you search for AlexNet in this way, and find by machine what Krizhevsky found by
-# > hand.
+# > what the others chose. Section 23 does
+# > this for AlexNet.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 11. The guide, derived
@@ -1180,7 +1183,7 @@ reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP"
 # each GPU, 2048 sequences of 2048 tokens in a step.*
 #
 # For 1.7 billion parameters DDP is good enough up to 2048 GPUs, where each GPU has one sequence left. So far the guide
-# is right, and now you know why. Going *up* in the figure, memory decides: a larger model has to be sharded. (On 64 GPUs the
+# is right. Going *up* in the figure, memory decides: a larger model has to be sharded. (On 64 GPUs the
 # shards of 174.6 billion parameters fill most of the memory. Then whole layers must be recomputed. A tensor axis shards
 # the activations, too.)
 #
@@ -1228,7 +1231,7 @@ assert shards_of[39.1].data_s > 2.7 and shards_of[174.6].data_s < 2
 # With `nodes.with_(gpus_per_nic=8)` no field of that column is data parallel alone, either.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"] meeting=2 minutes=25
-# ## 12. What does a run cost?
+# ## 12. What does a run cost? MFU, GPU hours, energy
 #
 # A step time becomes a bill. You need four words for it. Training on $T$ tokens takes $6\,\Psi T$ FLOP: 2 for each weight
 # forward and 4 backward. In a model with experts $\Psi$ counts the *active* weights, those that a token meets.
@@ -1239,9 +1242,9 @@ assert shards_of[39.1].data_s > 2.7 and shards_of[174.6].data_s < 2
 # - **Energy** is GPU hours times watts. Cooling and power supplies multiply it by the PUE (power usage effectiveness).
 # - **Price** is GPU hours times what an hour costs you.
 #
-# Take two public runs. Meta states 30.84 million H100 hours for Llama 3.1 405B, and "15T+" tokens [29]. DeepSeek states
-# 2.664 million H800 hours for the pre-training of DeepSeek-V3 on 14.8 trillion tokens, with 37 billion of its weights active
-# [30].
+# Take two public runs of 2024. For Llama 3.1 405B Meta states 30.84 million H100 hours, and "15T+" tokens [29]. For the
+# pre-training of DeepSeek-V3 on 14.8 trillion tokens DeepSeek states 2.664 million H800 hours [30]. Each token meets 37
+# billion of its 671 billion weights.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("12/pair", "Llama's run took 11.6 times the GPU hours. How many times as many useful FLOP a second did a GPU of "
@@ -1257,11 +1260,19 @@ for model, hours, work in zip(public["model"], gpu_hours, useful):
 reveal("12/pair", rate["DeepSeek-V3"] / rate["Llama 3.1 405B"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Hardly more: 1.04 times. You see 343 useful TFLOP/s a GPU hour for DeepSeek-V3, and at least 328 for Llama 3.1 405B. (At
-# least, since we count its "15T+" as 15.) So nearly all of the factor 11.6 in hours, and in money, is the active weights: 405
-# billion against 37 billion is 10.9. Its experts need the messages of lecture 14, and it multiplies in FP8 [30]; the two hours don't tell
-# you how much each of them counts. (The H800 multiplies as fast as the H100 in bf16, 989 TFLOP/s at the peak [31]. It has slower NVLink.) Both
-# rates divide by *all* stated hours.
+# Hardly more: at most 1.04 times.
+#
+# | | Llama 3.1 405B | DeepSeek-V3 |
+# |---|---:|---:|
+# | active weights | 405 billion | 37 billion |
+# | tokens | 15 trillion or more | 14.8 trillion |
+# | GPU hours | 30.84 million | 2.664 million |
+# | useful TFLOP/s a GPU | 328 or more | 343 |
+#
+# **So nearly all of the factor 11.6 in GPU hours is the active weights:** 405 over 37 is 10.9. If an hour costs the same, so
+# is the factor in price. You can't conclude that experts are free. They need the messages of lecture 14, which cost time, and
+# DeepSeek-V3 multiplies in FP8 [30], which saves time. The sum of hours doesn't separate the two. (In bf16 the H800 has the
+# peak of the H100, 989 TFLOP/s [31].)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 hours_of = dict(zip(public["model"].tolist(), gpu_hours))
@@ -1272,7 +1283,9 @@ assert round(rate[small_price] / rate[big], 2) == 1.04
 assert (
     gpu_hours.max() / 1e6 == hours_of[big] / 1e6 == 30.84 and hours_of[small_price] / 1e6 == 2.664
 )
-assert public["tokens_trillion"][-1] == 14.8 and public["active_billion"].tolist()[-1] == 37
+assert (public["total_billion"][-1], public["tokens_trillion"][-1]) == (671, 14.8) and public[
+    "active_billion"
+].tolist()[-1] == 37
 assert Machine.load("dgx_h100").flop_per_s == 989e12
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
@@ -1326,8 +1339,8 @@ assert round(kwh / 1e6, 1) == 21.6 and round(1e3 * 8930 / kwh, 2) == 0.41
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Your own ledger.** Now the bill of the course's GPT, for 300 billion tokens. The card of Llama 2 states 400 W for an
-# A100 [29]. A GPU that waits draws less. We assume 150 W for it, and 2 dollars an hour. Nobody gave us these two numbers, so you
-# can change them below.
+# A100 [29]. A GPU that waits draws less. We assume 150 W for it, and 2 dollars an hour. We have no source for these two
+# numbers, so change them below.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("12/energy", "Tensor parallelism (lecture 8) takes 36 % more GPU hours than DDP (lecture 5). How many percent more "
@@ -1355,9 +1368,9 @@ reveal("12/energy", 100 * (bill(lines_of["08"])[1] / bill(lines_of["05"])[1] - 1
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # 14 % more, if a waiting GPU draws 150 W. It would be 36 % if waiting cost as much as computing. The price doesn't care: you
-# pay for the hour. So DDP and ZeRO-3 are the cheapest lines of the 32 GPUs, at almost the same bill, and the one GPU of lecture 2
-# is a little cheaper still. It would need a year. Parallel training buys time, not work.
-# The 512 GPUs of lecture 12 take twice as many hours as the one, and finish in a day and a half.
+# pay for the hour. So DDP and ZeRO-3 are the cheapest lines of the 32 GPUs, at almost the same bill. The one GPU of lecture 2
+# is a little cheaper still, and needs a year. The 512 GPUs of lecture 12 take twice as many GPU hours as the one, and finish
+# in a day and a half. You buy time.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1482,15 +1495,14 @@ reveal("12/best-days", days["plan"])
 # shards. Where do ten days come from? Only norms and activation functions are recomputed, so a step computes a quarter
 # less. There is no bubble, and no all-reduce inside a layer.
 #
-# All that ZeRO-3 sends hides, but look how. The bytes take 5.45 s, and the latencies of 97 units in rings of 1535 steps take 6.25 s. Together
-# they are 11.7 s, behind 11.9 s of computing. The plan lies at the edge, and on 3072 GPUs nothing of it is left: half of
+# All that ZeRO-3 sends hides, but look how. The bytes take 5.45 s, and the latencies of 97 units in rings of 1535 steps take
+# 6.25 s. Together they are 11.7 s, behind 11.9 s of computing. The plan lies at the edge, and on 3072 GPUs nothing of it is left: half of
 # them would have no sequence. There the planner takes a hybrid, 96 x 4 x 8. A step takes 7.5 s, so twice the GPUs are 1.6
 # times as fast.
 #
 # So these are the answers to section 1. **On 1536 GPUs sharding alone takes 11.9 s a step and 13 days, where the programs of
 # 2021 took 67 s and 74 days. It ends there: at the batch, and nearly at the latency. Beyond, hybrids go on.** All of these
-# are predictions: the table has no run of these plans. The one for ZeRO-3 is the least certain. Section 20 says what happens
-# to it if gathers are slower than the formula says.
+# are predictions, and the one for ZeRO-3 is the least certain (section 20).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(days[name], 1) for name in plans] == [23.1, 13.2, 8.3]
@@ -1580,7 +1592,7 @@ for row in zip(*titan.values()):
 # **We predict none of the absolute numbers.** The tables don't say how large a microbatch is, and Float8 has
 # another throughput. You can still say this:
 #
-# - from 8 to 128 GPUs FSDP keeps 97.3 % of its rate;
+# - from 8 to 128 GPUs FSDP keeps 97.3 % of its throughput;
 # - interleaving is worth a factor of 1.28. At best it removes the whole bubble, which is $\frac{p-1}{m}$ of the
 #   work. So $1 + \frac{7}{m} \ge 1.28$, and there are at most 25 microbatches. Each pipeline has 32 sequences, so
 #   a microbatch has 2 or more.
@@ -1841,16 +1853,18 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=3 minutes=20
 # ## 18. Stop for less
 #
-# Young's formula assumes three things: everybody stops to write, everybody loses what was done since, and everybody waits
-# until the run is up again. Today's software changes each of them.
+# In section 17 all ranks stop to write, and all lose what was done since. Then all wait until the run is up again, which we
+# didn't count. Which of these can you avoid? Today's software has a way for each.
 #
 # 1. **Write asynchronously.** First copy the state into the host's memory, then write it while training goes on [32]. The
 #    stop $C$ shrinks to the copy. With 1536 GPUs each copies 1.6 GB, which takes 0.06 s at an assumed 25 GB/s. We count 0.5 s.
 #    The copy is of use only when it is written, here 30 s later.
-# 2. **Recover from a peer.** In hybrid sharding another replica holds the same shards. So the newcomer gets its state from
-#    there, and only the step in flight is lost. torchft does this [33].
-# 3. **Go on without the dead replica.** At each step the replicas that answer a heartbeat make the step. So you lose one
+# 2. **Recover from a peer.** In hybrid sharding (HSDP, lecture 7) another replica holds the same shards. So the newcomer
+#    gets its state from there, and you lose only the step in flight.
+# 3. **Go on without the dead replica.** The replicas whose heartbeat is heard make the step. So you lose one
 #    replica's share for a while, and not the whole machine's time.
+#
+# torchft has the second and the third for PyTorch [33].
 #
 # Let runs fail again, with these terms. We assume 300 s until a failed node is replaced, and replicas of 128 GPUs.
 
@@ -1876,7 +1890,7 @@ def lost_with(n, way, stops=20_000, seed=0):
 
 
 # %% slideshow={"slide_type": "fragment"}
-WAYS = ["everybody writes", "asynchronous", "a peer's copy"]
+WAYS = ["all stop to write", "asynchronous", "a peer's copy"]
 for n in (1536, 16384, 131072):
     print(f"{n:7,} GPUs lose", ", ".join(f"{lost_with(n, way):5.1%} ({way})" for way in WAYS))
 tau_s = np.sqrt(2 * 0.5 * M_llama_s)
@@ -1894,7 +1908,7 @@ axis.set_xticks([1024, 16_384, 131_072], ["1,024", "16,384", "131,072"])
 axis.set_xticks([], minor=True)
 axis.set_yticks([0.1, 1, 10, 50], ["0.1", "1", "10", "50"])
 axis.legend(frameon=False, loc="upper left")
-show(figure, "Lost time over the number of GPUs, both logarithmic, simulated, for three ways to recover. Where everybody writes, "
+show(figure, "Lost time over the number of GPUs, both logarithmic, simulated, for three ways to recover. Where all stop to write, "
      "it grows from about 2 to over 30 percent. With asynchronous checkpoints it is lower everywhere and steeper. With a peer's copy "
      "it stays below 1 percent.")  # fmt: skip
 
@@ -1905,10 +1919,15 @@ reveal("12/what-is-left", max(terms, key=terms.get))
 # *Figure 6. Lost time by three ways to recover, simulated. Checkpoints of 30 s, copies of 0.5 s, 300 s for a new node,
 # replicas of 128 GPUs.*
 #
-# Waiting for the new node costs most: 2.7 % of the time, against 0.5 % for copying and 0.7 % for repeated work. With a stop
-# for each write the same machine loses 9.6 %. So once writing hides, look at the waiting. A
-# peer's copy and a step without the dead replica remove it: 0.1 % is left. On 131,072 GPUs you see what that is worth. Those
-# two need replicas, and memory for them: with ZeRO-3 over all GPUs there is no second copy.
+# Waiting for the new node costs most. With asynchronous checkpoints you lose on 16,384 GPUs:
+#
+# | copying | repeated work | waiting for the new node |
+# |---:|---:|---:|
+# | 0.5 % | 0.7 % | 2.7 % |
+#
+# So once writing hides, look at the waiting. A peer's copy and a step without the dead replica remove it: you lose 0.1 %, and
+# 9.6 % where all stop to write. Both need replicas, and memory for them: with ZeRO-3 over all GPUs there is no second copy.
+# And you still write checkpoints, for the day on which two copies die.
 #
 # The price: for some steps the batch is smaller by one replica. That is a change of the training, if a small one.
 
@@ -1929,7 +1948,7 @@ assert (
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **And if nothing stops?** A broken GPU may compute wrong numbers and raise no error. This is called **silent data
 # corruption**. Faults of this kind may be like harmless noise, or make spikes in loss and gradient norm, or let parameters
-# diverge [34]. The sum over all replicas carries one GPU's fault to everybody. So look before the sum: each replica sends the
+# diverge [34]. The sum over all replicas carries one GPU's fault to all of them. So look before the sum: each replica sends the
 # norm of its own gradient, one number. Flip one bit of one float, and see who notices.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -2269,8 +2288,8 @@ for layer in range(1, 8):  # the chain, layer by layer
 assert np.isclose(cheapest.min(), total.min())
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *What to ask.* "The batch becomes 64. Which layers change their cut?" Change the number and run the cells: the
-# later convolutions cut channels, too. *Where classes stumble:* they take the formula for the truth. A search
+# *What to ask.* "The batch becomes 64. Which layers change their layout?" Change the number and run the cells: the
+# later convolutions shard channels, too. *Where classes stumble:* they take the formula for the truth. A search
 # finds the weakness of its formula. Let the class name one thing that this table of bytes forgets: time, for
 # example, or nodes.
 
