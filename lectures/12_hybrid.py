@@ -1306,7 +1306,7 @@ show(figure, "Nine public runs: GPU hours over 6 times active weights times toke
      "H100s above it, Llama 3.1 8B farthest. The three runs on A100s lie below the line of the A100.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. Nine public runs [29], [30]. Above a line a run has less than 35 % MFU. For Llama 3.1 we count 15 trillion
+# *Figure 4. Nine public runs [29], [30]. Above the line of its GPU a run has less than 35 % MFU. For Llama 3.1 we count 15 trillion
 # tokens, for Llama 4 the stated 40 and 22.*
 #
 # **What MFU hides.** Use the figure to ask four questions of every MFU that you read:
