@@ -54,6 +54,7 @@ TEXTS = {
     "docs/contract.md": "kit/contract.md",
     "docs/course.md": "kit/course.md",
     "lectures/paths.md": "kit/paths.md",
+    "lectures/stack.md": "kit/stack.md",
     "lectures/half_day.md": "kit/half_day.md",
     "lectures/systems.md": "kit/systems.md",
     "lectures/corrections.md": "kit/corrections.md",
