@@ -48,7 +48,7 @@
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers.** The first meeting is about one model on several GPUs, the second about many users. If you
-# have one meeting, teach 1, 2, 3, 6 and 8.
+# have one meeting, teach 1, 2, 3, 6 and 8; of 11, figure 6.
 #
 # Ask at the beginning: "You may double one number of your GPU: its arithmetic or its memory bandwidth. Which
 # one, if you serve a chatbot?" Collect votes and come back to them after section 2. This takes 5 minutes.
@@ -94,7 +94,7 @@ m = Llama70B
 attention = 2 * m.d * m.d + 2 * m.d * m.kv_heads * m.c  # queries, output; keys, values
 mlp = 3 * m.d * m.hidden
 stored = m.layers * (attention + mlp) + 2 * m.words * m.d  # norms are small: left out
-used = stored - m.words * m.d  # N: of the list of words a token reads one row
+used = stored - m.words * m.d  # N: of the token embedding a token reads one row
 w = 2  # bytes of a bf16 number
 print(f"{stored / 1e9:.2f} billion, {stored * w / 1e9:.1f} GB; used {used * w / 1e9:.1f} GB")
 
@@ -417,7 +417,7 @@ def write(comm, words, layers, text, length):
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A rank gets its slices of $Q$, $K$, $V$ and $H$ along the heads ($H$ makes $d$ numbers of the heads again), and
-# of $A$ and $B$ along the hidden units. The list of words is whole on each rank here. (In the assignment it is cut
+# of $A$ and $B$ along the hidden units. The token embedding is whole on each rank here. (In the assignment it is sharded
 # too, and the ranks must agree on a word.)
 
 # %% slideshow={"slide_type": "fragment"}
@@ -539,7 +539,7 @@ def attention(group, x, cache, heads, kv_heads, c=128):
 # %%writefile -a llama.py
 
 
-def perceptron(group, x, hidden):
+def mlp(group, x, hidden):
     d, h = x.shape[1], hidden // group.size()
     gate, up = F.linear(F.rms_norm(x, (d,)), torch.empty(2 * h, d)).chunk(2, dim=1)
     y = F.linear(F.silu(gate) * up, torch.empty(d, h))
@@ -552,7 +552,7 @@ def token(group, users, kept, layers, d, heads, kv_heads, hidden, words):
     cache = torch.empty(users, 2 * max(kv_heads // group.size(), 1), kept, 128)
     x = torch.empty(users, d)
     for _ in range(layers):
-        x = perceptron(group, attention(group, x, cache, heads, kv_heads), hidden)
+        x = mlp(group, attention(group, x, cache, heads, kv_heads), hidden)
     F.linear(x, torch.empty(words // group.size(), d)).max(dim=1)
 
 
@@ -855,7 +855,7 @@ assert round(joined_ms[8], 1) == 13.9 and round(joined_ms[4], 1) == 23.1
 # response it stands.
 
 # %% slideshow={"slide_type": "fragment"}
-answers = np.minimum(rng.geometric(1 / 200, size=512), 2048)  # tokens of each response
+responses = np.minimum(rng.geometric(1 / 200, size=512), 2048)  # tokens of each response
 SLOTS = 32
 
 
@@ -884,8 +884,8 @@ guess(
 )
 
 # %% slideshow={"slide_type": "fragment"}
-(in_batches, static_steps), (at_once, continuous_steps) = static(answers), continuous(answers)
-busy = {name: answers.sum() / SLOTS / steps
+(in_batches, static_steps), (at_once, continuous_steps) = static(responses), continuous(responses)
+busy = {name: responses.sum() / SLOTS / steps
         for name, steps in (("static", static_steps), ("continuous", continuous_steps))}  # fmt: skip
 print(f"static {static_steps} steps, {busy['static']:.0%} of the slots in use")
 print(f"continuous {continuous_steps} steps, {busy['continuous']:.0%} in use")
@@ -893,10 +893,10 @@ print(f"continuous {continuous_steps} steps, {busy['continuous']:.0%} in use")
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axes = plt.subplots(2, 1, figsize=(8.6, 3.6), layout="constrained", sharex=True)
 for axis, begins, name in zip(axes, (in_batches, at_once), ("static", "continuous")):
-    colours = [(BLUE, YELLOW, GREEN, RED)[number // SLOTS % 4] for number in range(len(answers))]
+    colours = [(BLUE, YELLOW, GREEN, RED)[number // SLOTS % 4] for number in range(len(responses))]
     starts, rows_of = np.array(begins).T
     seen = (rows_of < 12) & (starts < 2400)
-    axis.barh(rows_of[seen], answers[seen], left=starts[seen], color=np.array(colours)[seen],
+    axis.barh(rows_of[seen], responses[seen], left=starts[seen], color=np.array(colours)[seen],
               height=0.8, edgecolor="white", linewidth=0.5)  # fmt: skip
     axis.set_title(name, fontsize=10)
     axis.set(xlim=(0, 2400), yticks=[], ylabel="slots")
@@ -1041,7 +1041,7 @@ assert stated["DistServe, goodput"] == 4.48
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 10. Speculative decoding
 #
-# One user's token reads all weights and uses 1/201 of the arithmetic. Could several tokens of *one* answer go
+# One user's token reads all weights and uses 1/201 of the arithmetic. Could several tokens of *one* response go
 # through the model together? Only if somebody guessed them. **Speculative decoding** [8, 9] lets a small model,
 # the *draft*, write $g$ tokens. Then the large model looks at all of them in one step, as in a prefill. It keeps
 # them as far as it agrees, and adds one token of its own.
@@ -1476,7 +1476,7 @@ for bits, group in ((8, 2048), (4, 2048), (4, 32)):
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With 8 bits and a scale for each row the product is wrong by 0.8 %. With 4 bits it is 15.6 %, and 9.8 % with a
 # scale for each 32 numbers. These scales cost half a bit a number. (The weights here are drawn at random. What an
-# error of this size does to a model's answers has to be measured with that model.)
+# error of this size does to a model's responses has to be measured with that model.)
 #
 # The bound of section 1 rises from 44.7 to 89.5 tokens a second with 8 bits, and to 159 with 4.5 bits. The model
 # takes 39.7 GB then, so it fits into a single A100. Arithmetic is still done in bf16, so the tokens that must go
@@ -1587,7 +1587,7 @@ for count, first, between, rate in zip(*nim.values()):
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "13/little",
-    "With 100 requests, 917 tokens a second come out, and 92.9 ms lie between two tokens of an answer. How many responses are being written at once?",
+    "With 100 requests, 917 tokens a second come out, and 92.9 ms lie between two tokens of a response. How many responses are being written at once?",
     unit="responses",
 )
 
@@ -1655,8 +1655,9 @@ assert round(1e3 * rows[70, 16, 2][1] / rows[70, 16, 2][0] / a100, 2) == 0.73
 # - *How near can a program come?* Messages leave 43.3, and starts of kernels 30.9, if nobody joins them.
 # - *What can be done about the cause?* More GPUs: 88 with 16 of them, for four times the price. Fewer bytes: 159
 #   with 4.5 bits. More tokens for each reading: 2.47 times as many with a good draft.
-# - *And many users?* 42 of them fit beside the weights, and get 1563 tokens a second together, 37.2 each. What
-#   limits their number is the memory for keys and values.
+# - *And many users?* 42 of them fit beside the weights, and get 1563 tokens a second together, 37.2 each. The memory
+#   of the KV cache limits their number. Continuous batching keeps the slots full, chunks keep prompts from stopping the
+#   others, and a prefix cache saves prompts that were there already.
 #
 # | what | why |
 # |---|---|
@@ -1667,7 +1668,8 @@ assert round(1e3 * rows[70, 16, 2][1] / rows[70, 16, 2][0] / a100, 2) == 0.73
 # | $2L$ all-reduces of $b\,d$ numbers a token | columns, then rows, in attention and MLP |
 # | $t^* = \sqrt{N w / 4 L M \bar\alpha}$ GPUs | memory falls as $1/t$, latency grows as $t$ |
 # | pipeline between nodes | long messages of the prefill don't fit through there |
-# | static batch: $1/H_b$ of the slots | it waits for the longest answer |
+# | static batch: $1/H_b$ of the slots | it waits for the longest response |
+# | a part $h$ of hits in the prefix cache: $1/(1-h)$ times less prefill | equal beginnings have equal keys and values |
 # | $(1 - a^{g+1})/(1 - a)$ tokens a round | the large model checks $g$ guesses in one reading |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1703,7 +1705,7 @@ for (name, how), value in ridges.items():
 # With plain arithmetic this was 12 to 17 through three generations. With tensor cores it is 139 on a V100, 195 on
 # an A100 and 295 on an H100 [2]. (The deck gives the A100 1600 GB/s. With the data sheet's 1555 it is the 201 of
 # section 2.) So each generation needs more users at once to be used well. By its peak in 16
-# bits the A100 is 2.5 times a V100. For one user who waits for an answer it is 1.8 times a V100, by its bandwidth.
+# bits the A100 is 2.5 times a V100. For one user who waits for a response it is 1.8 times a V100, by its bandwidth.
 #
 # **Memory on the chip.** The Cerebras wafer of the decks [15] has 40 GB at 20 PB/s. A model of 8 billion
 # parameters in bf16 is read in 0.8 µs. Then memory isn't the limit any more: its 32 layers follow each other, and
@@ -2083,11 +2085,11 @@ assert int(np.ceil(1000 / 16)) == 63 and (63 * 16 - 1000) / 16 == 0.5
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 2.** A new GPU has twice the arithmetic of an A100 and the same memory. What becomes faster: the
-# answer for one user, the prefill of a long prompt, the node's rate with 42 users? What happens to $n^*$?
+# response for one user, the prefill of a long prompt, the node's rate with 42 users? What happens to $n^*$?
 #
 # <details><summary>Answer</summary>
 #
-# The prefill is twice as fast. One user's answer isn't faster at all, and neither is the rate with 42 users, since
+# The prefill is twice as fast. One user's response isn't faster at all, and neither is the rate with 42 users, since
 # they are far below $n^*$. That doubles to 401. With twice the bandwidth it is the other way round.
 #
 # </details>
@@ -2164,8 +2166,8 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ### Your turn
 #
-# The assignment `a13_inference` asks for what this lecture left out. In `kv_cache` you write a cache of pages:
-# tokens are appended, users share pages until one of them writes, and nothing is lost when they leave. In `decode`
+# The assignment `a13_inference` asks for what this lecture left out. In `kv_cache` you write a cache of KV blocks (*pages*):
+# tokens are appended, users share blocks until one of them writes, and nothing is lost when they leave. In `decode`
 # and `decode_torch` you let several ranks write with one model, with the words cut as well: how do the ranks agree
 # on the most likely word without sending all scores? The extra module is `batching`: continuous batching over a
 # stream of requests that never runs out of memory.
