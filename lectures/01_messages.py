@@ -883,7 +883,7 @@ guess("01/touched", "What does rank 1 receive on a real network?",
 
 # %% slideshow={"slide_type": "fragment"}
 race = ringside.run("touched.py:touched", world_size=2, check=False)
-print(textwrap.fill(str(race.error), 80))
+print(*(textwrap.fill(line, 80) for line in str(race.error).splitlines()), sep="\n")
 refused = race.error is not None
 reveal("01/touched", "it depends on the moment" if refused else "zeros")
 

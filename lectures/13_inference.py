@@ -13,19 +13,20 @@
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Lecture 13: Machines and inference
 #
-# A trained network is used far more often than it is trained. A language model that answers has another problem
-# than one that learns: it writes one token after the other, and each token needs all weights. In this lecture you
+# A trained network is used far more often than it is trained. A language model that writes a response has another
+# problem than one that learns: it writes one token after the other, and each token needs all weights. In this lecture you
 # find out how fast that can be on one GPU, on the four GPUs of a node, and on several nodes, for one user and for
-# many. Then you read tables of accelerators with these eyes.
+# many. Then you run what serving engines do about it.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
 #
-# - say which limit holds for a prompt and which one for an answer, and compute both times from a machine's data sheet;
-# - compute the memory of keys and values, and say what pages save;
-# - cut a model that writes over several ranks, count its messages, and predict what latency does to it;
+# - say which limit holds for a prompt and which one for a response, and compute both times from a machine's data sheet;
+# - compute the memory of the KV cache, and say what blocks save;
+# - shard a model that writes over several ranks, count its messages, and predict what latency does to it;
 # - choose between tensor and pipeline parallelism for one user and for many;
-# - explain continuous batching, separate prefill, speculative decoding and quantised weights, each with its formula;
+# - explain continuous batching, prefix caching, chunked prefill, disaggregation and speculative decoding, each with its
+#   formula;
 # - read a table of accelerators or of MLPerf, and say which of its numbers can be compared.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
@@ -47,7 +48,7 @@
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers.** The first meeting is about one model on several GPUs, the second about many users. If you
-# have one meeting, teach 1, 2, 3, 6 and 8.
+# have one meeting, teach 1, 2, 3, 6 and 8; of 11, figure 6.
 #
 # Ask at the beginning: "You may double one number of your GPU: its arithmetic or its memory bandwidth. Which
 # one, if you serve a chatbot?" Collect votes and come back to them after section 2. This takes 5 minutes.
@@ -75,12 +76,12 @@ stated = dict(zip(quoted["what"], quoted["value"]))  # what papers and pages say
 # ## 1. The problem: one user and one node
 #
 # Take a model of 70 billion parameters, Llama 3 [1], and a node with four A100 GPUs of 40 GB, like those of the
-# `zaratan` model. One user asks a question. The model writes the answer token by token. (A token is a word or a
+# `zaratan` model. One user asks a question. The model writes the response token by token. (A token is a word or a
 # part of a word.) How many tokens a second can the node give at best?
 #
 # First count the parameters. The model has 80 layers of width 8192, with 64 heads for queries, 8 for keys and
-# values, and a perceptron of three matrices with 28,672 hidden units. It knows 128,256 words. The first matrix is
-# a list of words, of which a token reads one row. All other matrices are used in full for each token.
+# values, and an MLP of three matrices with 28,672 hidden units. Its vocabulary has 128,256 tokens. The token embedding is
+# a table, of which a token reads one row. All other matrices are used in full for each token.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -93,7 +94,7 @@ m = Llama70B
 attention = 2 * m.d * m.d + 2 * m.d * m.kv_heads * m.c  # queries, output; keys, values
 mlp = 3 * m.d * m.hidden
 stored = m.layers * (attention + mlp) + 2 * m.words * m.d  # norms are small: left out
-used = stored - m.words * m.d  # N: of the list of words a token reads one row
+used = stored - m.words * m.d  # N: of the token embedding a token reads one row
 w = 2  # bytes of a bf16 number
 print(f"{stored / 1e9:.2f} billion, {stored * w / 1e9:.1f} GB; used {used * w / 1e9:.1f} GB")
 
@@ -117,11 +118,11 @@ reveal("13/one-user", 1 / best_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A token takes at least 22.3 ms, so the user gets at most **44.7 tokens a second**. No program can do better on
-# this node, as long as each token reads all weights. The arithmetic isn't the limit: 139 billion operations on
+# this node, as long as each token reads all weights. Arithmetic isn't the limit: 139 billion FLOP on
 # four GPUs of 312 TFLOP/s [2] would take 0.1 ms.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# This lecture asks three questions about this rate. How near can a program come to it? What can be done about
+# This lecture asks three questions about this rate. How near can a program come to it? What can you do about
 # its cause? And what does the node give to many users together? Section 15 answers them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -168,7 +169,7 @@ def least_s(n, t=4, w=2):
 
 ridge = w * F / (2 * M)
 prompt_s = least_s(2048)
-print(f"a prompt of 2048 tokens: {prompt_s * 1e3:.0f} ms; an answer: {2048 * least_s(1):.0f} s")
+print(f"a prompt of 2048 tokens: {prompt_s * 1e3:.0f} ms; a response: {2048 * least_s(1):.0f} s")
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -217,7 +218,7 @@ reveal("13/ridge", ridge)
 # alone.*
 #
 # Arithmetic is the limit from 201 tokens on. A prompt of 2048 tokens is far to the right of this point, and takes 228
-# ms. An answer of 2048 tokens is far to the left. It takes 46 s, which is 201 times as long for the same number of
+# ms. A response of 2048 tokens is far to the left. It takes 46 s, which is 201 times as long for the same number of
 # operations.
 #
 # Up to 201 users nobody waits longer, and the node gives more. The picture on the right is the reason for everything
@@ -231,17 +232,20 @@ reveal("13/ridge", ridge)
 assert round(ridge) == 201 and round(1e3 * prompt_s) == 228 and round(2048 * least_s(1)) == 46
 assert round(2048 * least_s(1) / prompt_s) == 201 and len(range(2048)) == 2048
 
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
+# > **Corrected.** Inference is "embarrassingly parallel" [16]? Over requests, yes. But the layers of one token, and the
+# > tokens of one response, follow each other.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Come back to the vote of the beginning: for one user only the bandwidth
 # counts. Ask what the figure on the right leaves out (keys and values; messages; the time to start kernels).
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
-# ## 3. What is kept: keys and values
+# ## 3. The KV cache
 #
 # In attention a new token looks at all tokens before it. It needs their keys and values, in each layer. They don't
-# change any more: a token sees only what comes before it. So a program computes them once and keeps them. This is
-# the **KV cache**. Without it, each new token would send the whole text through the model again.
+# change any more, because a token sees only what comes before it. So a program computes them once and keeps them. This is
+# the **KV cache**. Without it, each new token would send the whole sequence through the model again.
 #
 # Each token leaves a key and a value in each head of each layer, which is
 #
@@ -269,9 +273,9 @@ print(f"8 billion: {kv_bytes(32) / 1024:.0f} KiB; the node has {free / 1e9:.1f} 
 reveal("13/kv", kv / 1024)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The model of 8 billion parameters keeps 128 KiB a token, and that of 70 billion 320 KiB. The node has 28.5 GB
-# left beside the weights. That is 87 thousand tokens, or 42 users with 2048 tokens each. So the 201 users of
-# section 2 don't fit. **The memory for keys and values limits the number of users before arithmetic does.**
+# The model of 8 billion parameters keeps 128 KiB a token, and that of 70 billion 320 KiB. How many users is that? The node
+# has 28.5 GB left beside the weights, which is 87 thousand tokens, or 42 users with 2048 tokens each. So the 201 users of
+# section 2 don't fit. **The memory of the KV cache limits the number of users before arithmetic does.**
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Here the 8 heads help. With a head of keys and values for each of the 64 heads of queries, a token would keep 2.5
@@ -307,26 +311,26 @@ assert round(42 / step_s(42)) == 1563 and round(42 / step_s(42) * best_s) == 35
 assert (m.layers, m.heads, m.c) == (80, 64, 128) and kv_bytes(32) // (2 * 8 * 128 * 2) == 32
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
-# ## 4. Pages
+# ## 4. KV blocks
 #
-# Nobody knows how long an answer becomes. A program that keeps the cache of a user in one piece has to reserve the
+# Nobody knows how long a response becomes. A program that keeps a user's cache in one piece has to reserve the
 # longest possible one. Operating systems had the same problem with the memory of programs, and solved it with
-# pages. PagedAttention does so with the cache [5]. The memory is cut into **pages** of a few tokens each. A user
-# has a list of pages, in any places, and gets another one when the last is full. A text of $S$ tokens takes
-# $\lceil S/p \rceil$ pages of $p$ tokens.
+# pages. PagedAttention does so with the cache [5]. It cuts the memory into **KV blocks** (*pages*) of a few tokens each. A
+# user has a list of blocks, anywhere in memory, and gets another one when the last is full. A sequence of $S$ tokens takes
+# $\lceil S/p \rceil$ blocks of $p$ tokens.
 #
 # ```text
-#   user A, 9 tokens: pages 0, 4, 2        page   0    1    2    3    4    5
-#   user B, 6 tokens: pages 3, 1           A      AAAA      A         AAAA
+#   user A, 9 tokens: blocks 0, 4, 2       block  0    1    2    3    4    5
+#   user B, 6 tokens: blocks 3, 1          A      AAAA      A         AAAA
 #                                          B           BB        BBBB        (5 is free)
 # ```
 #
-# Take answers whose lengths are drawn at random: 400 tokens in the mean, 2048 at most.
+# Take responses whose lengths are drawn at random: 400 tokens in the mean, 2048 at most.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "13/pages",
-    "Pages of 16 tokens instead of 2048 reserved ones: how many times as many users fit?",
+    "KV blocks of 16 tokens instead of 2048 reserved ones: how many times as many users fit?",
     unit="times",
 )
 
@@ -337,19 +341,19 @@ sizes = [1, 4, 16, 64, 256, 1024, 2048]
 taken = np.array([(np.ceil(lengths / p) * p).mean() for p in sizes])  # tokens of memory a user
 used_share = lengths.mean() / taken
 for p, share in zip(sizes, used_share):
-    print(f"pages of {p:4} tokens: {share:6.1%} of what is taken holds something")
+    print(f"blocks of {p:4} tokens: {share:6.1%} of what is taken holds something")
 reveal("13/pages", taken[sizes.index(2048)] / taken[sizes.index(16)])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With 2048 tokens reserved, 19.6 % of the memory holds something. With pages of 16 tokens it is 98.2 %, and 5.0
-# times as many users fit. On the average half of each user's last page is empty. Small pages waste less. But each
-# page is a place to look up, and a GPU reads long stretches faster. vLLM, the program of the paper, takes 16 tokens
+# If you reserve 2048 tokens for each user, 19.6 % of the memory holds something. With blocks of 16 tokens it is 98.2 %,
+# and 5.0 times as many users fit. On the average half of each user's last block is empty. Small blocks waste less. But
+# each block is a place to look up, and a GPU reads long stretches faster. vLLM, the program of the paper, takes 16 tokens
 # unless you say otherwise [21].
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Pages can also be **shared**. Many prompts begin alike, for example with the same instructions. Then the pages of
-# that beginning are kept once, and each user's list names them. A count for each page says how many lists name it.
-# A user who writes into a shared page copies it first. This is also how one prompt gets several answers. In the
+# Blocks can also be **shared**. Many prompts begin alike, for example with the same instructions. Then the blocks of
+# that prefix are kept once, and each user's list names them. A count for each block says how many lists name it.
+# A user who writes into a shared block copies it first. This is also how one prompt gets several responses. In the
 # assignment you write such a cache.
 #
 # The paper reports 2 to 4 times the throughput of earlier systems at the same latency [5].
@@ -357,22 +361,21 @@ reveal("13/pages", taken[sizes.index(2048)] / taken[sizes.index(16)])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(100 * used_share[-1], 1) == 19.6 and round(100 * used_share[2], 1) == 98.2
 assert round(taken[-1] / taken[2], 1) == 5.0 and abs(lengths.mean() - 400) < 2
-assert lengths.max() == 2048 and round(taken[2] - lengths.mean(), 1) == 7.5  # half a page
+assert lengths.max() == 2048 and round(taken[2] - lengths.mean(), 1) == 7.5  # half a block
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Let the class draw the lists of two users who share a beginning of 6 tokens
-# with pages of 4: the second page is shared and half full. Who writes first copies it. Ask what happens if both
+# Let the class draw the lists of two users who share a prefix of 6 tokens
+# with blocks of 4: the second block is shared and half full. Who writes first copies it. Ask what happens if both
 # do.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 5. A model that writes, on four ranks
 #
-# Lecture 8 cut a transformer layer by heads and hidden units. The same cut serves inference, and it needs the
-# forward pass only. A rank has some of the heads. So it also keeps the keys and values of its own heads only:
-# **the cache is cut with the heads**. After the attention and after the perceptron, an all-reduce sums $d$
-# numbers.
+# Lecture 8 sharded a transformer layer by heads and hidden units. The same tensor parallelism serves inference, and it
+# needs the forward pass only. A rank has some of the heads. So it also keeps the keys and values of its own heads only:
+# **the KV cache is sharded by heads**. After the attention and after the MLP, an all-reduce sums $d$ numbers.
 #
-# Here is a small model that writes. It has no norms and no positions, and it always takes the most likely word.
+# Here is a small model that writes. It has no norms and no positions, and it always takes the most likely token.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile writer.py
@@ -414,7 +417,7 @@ def write(comm, words, layers, text, length):
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A rank gets its slices of $Q$, $K$, $V$ and $H$ along the heads ($H$ makes $d$ numbers of the heads again), and
-# of $A$ and $B$ along the hidden units. The list of words is whole on each rank here. (In the assignment it is cut
+# of $A$ and $B$ along the hidden units. The token embedding is whole on each rank here. (In the assignment it is sharded
 # too, and the ranks must agree on a word.)
 
 # %% slideshow={"slide_type": "fragment"}
@@ -507,9 +510,9 @@ assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=20
 # ## 6. At real size: what latency does
 #
-# Now take the model of section 1. It can't run here, but it can be traced. This program does what a GPU does for
-# one token: layers with two all-reduces each, and a share of the words at the end. Since all layers are alike, 8
-# of the 80 are traced. With more GPUs than heads for keys, each GPU keeps one whole head, so some heads are kept
+# Now take the model of section 1. It can't run here, but you can trace it. This program does what a GPU does for
+# one token: layers with two all-reduces each, and its shard of the vocabulary at the end. Since all layers are alike, 8
+# of the 80 are traced. With more GPUs than key heads, each GPU keeps one whole head, so some heads are kept
 # several times.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -536,7 +539,7 @@ def attention(group, x, cache, heads, kv_heads, c=128):
 # %%writefile -a llama.py
 
 
-def perceptron(group, x, hidden):
+def mlp(group, x, hidden):
     d, h = x.shape[1], hidden // group.size()
     gate, up = F.linear(F.rms_norm(x, (d,)), torch.empty(2 * h, d)).chunk(2, dim=1)
     y = F.linear(F.silu(gate) * up, torch.empty(d, h))
@@ -549,7 +552,7 @@ def token(group, users, kept, layers, d, heads, kv_heads, hidden, words):
     cache = torch.empty(users, 2 * max(kv_heads // group.size(), 1), kept, 128)
     x = torch.empty(users, d)
     for _ in range(layers):
-        x = perceptron(group, attention(group, x, cache, heads, kv_heads), hidden)
+        x = mlp(group, attention(group, x, cache, heads, kv_heads), hidden)
     F.linear(x, torch.empty(words // group.size(), d)).max(dim=1)
 
 
@@ -746,8 +749,8 @@ reveal("13/piped-four", piped[4] * one_gpu_s)
 # *Figure 3. Four users in a pipeline of four stages. Each shade of blue is a user. Every stage is always busy, and
 # each user's token still passes all four.*
 #
-# One user gets 11.1 tokens a second, as on one GPU: the stages work one after the other. Four users get 44.5 together,
-# which is 4.0 times as many. Tensor parallelism gives 43.3 to *one* user.
+# One user gets 11.1 tokens a second, as on one GPU, because the stages work one after the other. Four users get 44.5
+# together, which is 4.0 times as many. Tensor parallelism gives 43.3 to *one* user.
 #
 # And with four users? A stage of the pipeline reads its weights again for each of them. Under tensor parallelism
 # the four tokens go together, and each weight is read once for all. So the whole node gives about four times as
@@ -845,28 +848,28 @@ assert round(joined_ms[8], 1) == 13.9 and round(joined_ms[4], 1) == 23.1
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 8. Many users: continuous batching
 #
-# Sections 2 and 3 want many users to go together. But answers have different lengths. A **static batch** takes $b$
-# requests and works until the longest answer is written. Meanwhile the places of the others are empty. In
-# **continuous batching** a request that has its answer leaves at once, and the next one takes its place in the
+# Sections 2 and 3 want many users to go together. But responses have different lengths. A **static batch** takes $b$
+# requests and works until the longest response is written. Meanwhile the slots of the others are empty. In
+# **continuous batching** a request that has its response leaves at once, and the next one takes its slot in the
 # middle of all others [6]. This needs no new mathematics: in a step each user has one token, wherever in their
-# answer it stands.
+# response it stands.
 
 # %% slideshow={"slide_type": "fragment"}
-answers = np.minimum(rng.geometric(1 / 200, size=512), 2048)  # tokens of each answer
-PLACES = 32
+responses = np.minimum(rng.geometric(1 / 200, size=512), 2048)  # tokens of each response
+SLOTS = 32
 
 
 def static(lengths):
-    """When and in which place each answer begins, and when all are written."""
+    """When and in which slot each response begins, and when all are written."""
     begins, now = [], 0
-    for batch in np.split(lengths, len(lengths) // PLACES):
-        begins += [(now, place) for place in range(PLACES)]
+    for batch in np.split(lengths, len(lengths) // SLOTS):
+        begins += [(now, place) for place in range(SLOTS)]
         now += batch.max()
     return begins, now
 
 
 def continuous(lengths):
-    begins, busy = [], np.zeros(PLACES, int)  # until when a place is busy
+    begins, busy = [], np.zeros(SLOTS, int)  # until when a slot is busy
     for tokens in lengths:
         begins.append((busy.min(), busy.argmin()))
         busy[busy.argmin()] += tokens
@@ -876,65 +879,65 @@ def continuous(lengths):
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "13/continuous",
-    "512 answers of 200 tokens in the mean, 32 places: how many times fewer steps does continuous batching need?",
+    "512 responses of 200 tokens in the mean, 32 slots: how many times fewer steps does continuous batching need?",
     unit="times",
 )
 
 # %% slideshow={"slide_type": "fragment"}
-(in_batches, static_steps), (at_once, continuous_steps) = static(answers), continuous(answers)
-busy = {name: answers.sum() / PLACES / steps
+(in_batches, static_steps), (at_once, continuous_steps) = static(responses), continuous(responses)
+busy = {name: responses.sum() / SLOTS / steps
         for name, steps in (("static", static_steps), ("continuous", continuous_steps))}  # fmt: skip
-print(f"static {static_steps} steps, {busy['static']:.0%} of the places in use")
+print(f"static {static_steps} steps, {busy['static']:.0%} of the slots in use")
 print(f"continuous {continuous_steps} steps, {busy['continuous']:.0%} in use")
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axes = plt.subplots(2, 1, figsize=(8.6, 3.6), layout="constrained", sharex=True)
 for axis, begins, name in zip(axes, (in_batches, at_once), ("static", "continuous")):
-    colours = [(BLUE, YELLOW, GREEN, RED)[number // PLACES % 4] for number in range(len(answers))]
+    colours = [(BLUE, YELLOW, GREEN, RED)[number // SLOTS % 4] for number in range(len(responses))]
     starts, rows_of = np.array(begins).T
     seen = (rows_of < 12) & (starts < 2400)
-    axis.barh(rows_of[seen], answers[seen], left=starts[seen], color=np.array(colours)[seen],
+    axis.barh(rows_of[seen], responses[seen], left=starts[seen], color=np.array(colours)[seen],
               height=0.8, edgecolor="white", linewidth=0.5)  # fmt: skip
     axis.set_title(name, fontsize=10)
-    axis.set(xlim=(0, 2400), yticks=[], ylabel="places")
+    axis.set(xlim=(0, 2400), yticks=[], ylabel="slots")
 axes[1].set_xlabel("steps of the decode")
-show(figure, "Two diagrams of 12 places over 2400 steps; a bar is an answer. Above, static batches: all bars of a batch begin "
-     "together, most are short, and all places wait for the longest bar. Below, continuous batching: a new bar begins "
-     "wherever one ends, and no place is ever empty.")  # fmt: skip
+show(figure, "Two diagrams of 12 slots over 2400 steps; a bar is a response. Above, static batches: all bars of a batch begin "
+     "together, most are short, and all slots wait for the longest bar. Below, continuous batching: a new bar begins "
+     "wherever one ends, and no slot is ever empty.")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
 reveal("13/continuous", static_steps / continuous_steps)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. The first 2400 steps in 12 of the 32 places. A colour is a group of 32 requests in the order in which
+# *Figure 4. The first 2400 steps in 12 of the 32 slots. A colour is a group of 32 requests in the order in which
 # they came.*
 #
-# Static batches need 12,404 steps and use 25 % of the places. Continuous batching needs 3536 steps, 3.5 times
+# Static batches need 12,404 steps and use 25 % of the slots. Continuous batching needs 3536 steps, 3.5 times
 # fewer. (The 11 % that are still empty lie at the end, when no request is left.) A step takes about the same time
 # for few users and for many, so steps are time.
 #
-# Where does the factor come from? A static batch takes as long as its longest answer. If lengths are spread like
-# these, the longest of $b$ answers has in the mean
+# Where does the factor come from? A static batch takes as long as its longest response. If lengths are spread like
+# these, the longest of $b$ responses has in the mean
 #
 # $$H_b = 1 + \frac12 + \dots + \frac1b$$
 #
-# times the mean length. For 32 places it is 4.06. So a static batch uses about $1/H_b$ of its places, and larger
+# times the mean length. For 32 slots it is 4.06. So a static batch uses about $1/H_b$ of its slots, and larger
 # batches use less.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A real batcher has one more difficulty. It doesn't know how long answers become, and each needs pages. If it lets
-# too many in, somebody has to be put out again. If it lets too few in, memory lies idle. The extra module of the
-# assignment is about that.
+# Your scheduler must decide without knowing how long a response will be. Admit too many requests and the KV cache runs
+# out: one of them is **preempted**, and its cache is recomputed later, as vLLM does it [22]. Admit too few and memory
+# stays empty. The extra module `batching` asks you for the rule.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (static_steps, continuous_steps) == (12_404, 3536) and round(busy["static"], 2) == 0.25
 assert round(static_steps / continuous_steps, 1) == 3.5 and round(1 - busy["continuous"], 2) == 0.11
-harmonic = sum(1 / k for k in range(1, PLACES + 1))
+harmonic = sum(1 / k for k in range(1, SLOTS + 1))
 assert round(harmonic, 2) == 4.06 and abs(busy["static"] - 1 / harmonic) < 0.01
-assert PLACES == 32 and all(begin < 2400 for begin, place in in_batches[:PLACES])
+assert SLOTS == 32 and all(begin < 2400 for begin, place in in_batches[:SLOTS])
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Cover figure 4 and let the class draw the upper half for lengths 1, 1, 4, 2, 1, 1 in three places,
+# Cover figure 4 and let the class draw the upper half for lengths 1, 1, 4, 2, 1, 1 in three slots,
 # then the lower half. Ask who gains: the throughput, and each short request too, since it needn't wait for a long
 # one.
 
@@ -942,12 +945,12 @@ assert PLACES == 32 and all(begin < 2400 for begin, place in in_batches[:PLACES]
 # ## 9. When a prompt comes in between
 #
 # A new request brings a prompt. Its prefill takes long, and all others wait for it. A prompt of 8192 tokens takes
-# 0.91 s at best. For this time every user's answer stops.
+# 0.91 s at best. For this time every user's response stops. What can you do?
 #
-# One cure is to cut the prompt into pieces, and to do one piece in each step beside the tokens of the others.
-# Another one is to **split prefill from decode**: some GPUs read prompts, others write answers [7]. Then each part
-# can have its own number of GPUs and its own cut, as section 7 asks for. The price is a message: keys and values
-# of the whole prompt move from the ones to the others.
+# **Chunked prefill** cuts the prompt into chunks, and does one in each step beside the tokens of the others.
+# **Disaggregation** separates prefill from decode: some GPUs compute prompts, others write responses [7]. Then each part
+# can have its own number of GPUs and its own parallel configuration, as section 7 asks for. The price is a message: keys
+# and values of the whole prompt move from the ones to the others.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1002,7 +1005,7 @@ def apart(comm, step_s, prompt_s, cache):
         comm.Send(cache, 1)
         return 0.0
     times, coming = [], comm.Irecv(np.empty_like(cache), 0)
-    while not coming.Test():  # the others' answers go on
+    while not coming.Test():  # the others' responses go on
         decode(step_s, times)
     return max(np.diff(times))
 
@@ -1017,15 +1020,15 @@ print(f"longest wait for a token: together {one.values[0]:.3f} s, apart {two.val
 two.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
-# *Figure 5. Rank 0 reads a prompt and sends its keys and values. Rank 1 writes the answers of 16 users meanwhile,
+# *Figure 5. Rank 0 computes a prompt and sends its keys and values. Rank 1 writes the responses of 16 users meanwhile,
 # 24 ms for each step.*
 #
-# Where prompt and answers share the same GPUs, somebody waits 0.937 s for a token, the prompt and a step. Apart from
-# each other nobody waits longer than for a step, 0.024 s. The new user's first token comes 215 ms later. Can that be
+# Where prompt and responses share the same GPUs, somebody waits 0.937 s for a token, the prompt and a step. Disaggregated,
+# nobody waits longer than for a step, 0.024 s. The new user's first token comes 215 ms later. Can that be
 # less? Keys and values of a layer are ready when the prompt has passed that layer. Puzzle 2 sends them then.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The authors of DistServe count the requests that are answered within given limits for TTFT and TPOT, and call
+# The authors of DistServe count the requests that are served within given limits for TTFT and TPOT, and call
 # their rate *goodput*. They report up to 4.48 times the goodput of earlier systems [7].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1038,7 +1041,7 @@ assert stated["DistServe, goodput"] == 4.48
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 10. Speculative decoding
 #
-# One user's token reads all weights and uses 1/201 of the arithmetic. Could several tokens of *one* answer go
+# One user's token reads all weights and uses 1/201 of the arithmetic. Could several tokens of *one* response go
 # through the model together? Only if somebody guessed them. **Speculative decoding** [8, 9] lets a small model,
 # the *draft*, write $g$ tokens. Then the large model looks at all of them in one step, as in a prefill. It keeps
 # them as far as it agrees, and adds one token of its own.
@@ -1103,7 +1106,7 @@ reveal("13/round", tokens_of_round(0.8, 4))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # It helps one user, and not many. With 42 users and $g = 4$ there are 210 tokens in a step. That is more than the
-# 201 of section 2, so from there on each guessed token costs arithmetic.
+# 201 of section 2, so from there on you pay arithmetic for each guessed token.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.abs(np.bincount(spoken) / len(spoken) - p).max() < 0.01
@@ -1114,8 +1117,340 @@ assert max(range(20), key=lambda g: speedup(0.8, g, 0.1)) == 6
 assert fitting * (4 + 1) == 210 > ridge and round(ridge) == 201 and fitting == 42
 assert round(stored / 1e9) in range(70, 72) and 2.0 < speedup(0.8, 6, 0.1) < 2.5
 
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=35
+# ## 11. Inference as practised
+#
+# Sections 3 to 9 have the ideas. What do the serving engines of 2025 and 2026 make of them? Four things, each with a
+# small run.
+#
+# **Prefix caching.** Many requests begin alike: with the same system prompt, the same document, or the conversation so
+# far. If *all tokens before* are the same, so are keys and values. So an engine keeps the KV blocks of section 4 when a
+# request has ended, and looks for them when the next one comes. vLLM names a block by a hash of its tokens and of the
+# block before it [22]; SGLang keeps a radix tree [23]. If memory runs out, the block goes that wasn't used for the
+# longest time, the end of a chain first.
+
+
+# %% slideshow={"slide_type": "fragment"}
+class PrefixCache:
+    def __init__(self, num_blocks):
+        self.num_blocks, self.used = num_blocks, {}  # names of blocks, the oldest first
+
+    def take(self, tokens):
+        """Keep a prompt's blocks of 16; return how many of its tokens were there already."""
+        names, name = [], 0
+        for start in range(0, len(tokens) - 15, 16):
+            name = hash((name, *tokens[start : start + 16]))  # this block and all before it
+            names.append(name)
+        hits = next((i for i, name in enumerate(names) if name not in self.used), len(names))
+        for name in reversed(names):  # so the last block of a chain is the first to go
+            self.used.pop(name, None)
+            self.used[name] = None
+        while len(self.used) > self.num_blocks:
+            del self.used[next(iter(self.used))]
+        return 16 * hits
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/prefix",
+    "300 requests, each with one of 8 system prompts of 1536 tokens and 512 tokens of its own. All blocks fit. Which part of the prompt tokens is in the cache already?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+draw, OWN, SHARED = np.random.default_rng(5), 512, 1536
+systems = draw.integers(m.words, size=(8, SHARED)).tolist()
+prompts = [
+    systems[draw.integers(8)] + draw.integers(m.words, size=OWN).tolist() for _ in range(300)
+]
+hit_share = {}
+for num_blocks in (512, 1024, 2048, 16_384):
+    cache = PrefixCache(num_blocks)
+    hit_share[num_blocks] = sum(map(cache.take, prompts)) / (300 * (OWN + SHARED))
+    print(f"{num_blocks:5} blocks: {hit_share[num_blocks]:.0%} of the prompt tokens are hits")
+reveal("13/prefix", 100 * hit_share[16_384])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# 73 % are hits: three quarters of each prompt are shared, and each system prompt is computed once. If a part $h$ is a
+# hit, your prefill shrinks by $1/(1-h)$, here 3.7 times. The cache must be large, though. The system prompts have
+# 768 blocks, and with 1024 in the pool only 62 % are hits: the requests' own tokens push shared blocks out.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(hit_share[16_384], 2) == 0.73 and round(1 / (1 - hit_share[16_384]), 1) == 3.7
+assert 8 * SHARED / 16 == 768 and round(hit_share[1024], 2) == 0.62
+assert SHARED / (OWN + SHARED) == 0.75
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Routing.** With several replicas of the model, who gets the next request? Round robin spreads each system prompt over
+# all caches. A router that knows the caches can do better. Dynamo's adds, for each replica, a weight times the prefill
+# blocks that would be new there, and the blocks in decode, and takes the smallest sum [24]. Here are four replicas for
+# prefill, each with room for two of 8 system prompts. Requests come 40 times a second, and some prompts are
+# asked for more often.
+
+
+# %% slideshow={"slide_type": "fragment"}
+def routed(weight, room=2, replicas=4):
+    """Part of hits, and the wait for the first token of one request in a hundred."""
+    draw, popular = np.random.default_rng(6), 1 / np.arange(1, 9)
+    arrivals = np.cumsum(draw.exponential(1 / 40, 2000))
+    kinds = draw.choice(8, 2000, p=popular / popular.sum())
+    caches, free_s, hits, waits = [[]] * replicas, np.zeros(replicas), [], []
+    for number, (now, kind) in enumerate(zip(arrivals, kinds)):
+        new_s = np.array([least_s(OWN + SHARED * (kind not in cache)) for cache in caches])
+        queue_s = np.maximum(free_s - now, 0)
+        r = number % replicas if weight is None else (weight * new_s + queue_s).argmin()
+        hits.append(kind in caches[r])
+        waits.append(queue_s[r] + new_s[r])
+        others = [one for one in caches[r] if one != kind]
+        caches[r] = [*others[1 - room :], kind]
+        free_s[r] = now + waits[-1]
+    return np.mean(hits), np.quantile(waits, 0.99)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/routed",
+    "Weight 0 looks at the queues alone, weight 100 nearly at the caches alone. With which is the wait of the unluckiest shortest?",
+    choices=["0", "1", "100"],
+)
+
+# %% slideshow={"slide_type": "fragment"}
+routes = {weight: routed(weight) for weight in (None, 0, 1, 100)}
+for weight, (hits, wait_s) in routes.items():
+    name = "round robin" if weight is None else f"weight {weight}"
+    print(f"{name:11}: {hits:4.0%} hits, one in 100 waits {wait_s:5.2f} s or longer")
+reveal("13/routed", str(min((0, 1, 100), key=lambda weight: routes[weight][1])))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Weight 1 is best. Then the cost is the time until the request's first token.
+#
+# | | hits | one in 100 waits, s |
+# |---|---|---|
+# | round robin | 38 % | 32 |
+# | queues alone | 38 % | 31 |
+# | weight 1 | 81 % | 0.74 |
+# | weight 100 | 99 % | 8.9 |
+#
+# Without hits four replicas can't keep up with the requests, so the queues grow. With the caches alone the replica of
+# the most popular prompt is overloaded, while others are idle.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(100 * hits) for hits, _ in routes.values()] == [38, 38, 81, 99]
+assert [round(wait) for _, wait in routes.values()][:2] == [32, 31]
+assert [round(wait, 2) for _, wait in routes.values()][2] == 0.74
+assert round(routes[100][1], 1) == 8.9 and 4 / least_s(OWN + SHARED) < 40
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Chunked prefill and disaggregation** are section 9's two cures. vLLM has one budget of tokens for each step,
+# `max_num_batched_tokens`. Tokens in decode come first, and chunks of prompts take what is left [22]. How large should
+# it be? A step reads all weights, so it should have at least the $n^*$ of section 2. The more tokens, the
+# longer each user waits for the next one. Here it is 256.
+#
+# Now everything together. 120 requests come to two nodes, 8 in a second, with prompts as above.
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile server.py
+import numpy as np
+from mpi4py import MPI
+
+import ringside
+
+
+def chunks(live, room):
+    """Prompts take what is left of a step's budget; return the requests that are through."""
+    through = []
+    for one in live:
+        part = max(min(one["left"], room), 0)
+        one["left"], room = one["left"] - part, room - part
+        if part and not one["left"]:
+            through.append(one)
+    return through
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a server.py
+
+
+def step(live, budget, cost):
+    """A token for each request in decode, and chunks of prompts. Return who goes on."""
+    decoding = [one for one in live if not one["left"]]
+    before = sum(one["left"] for one in live)
+    through = chunks(live, budget - len(decoding))
+    tokens = len(decoding) + before - sum(one["left"] for one in live)
+    read_s = cost["weights_s"] + cost["kv_s"] * sum(one["kept"] for one in decoding)
+    ringside.compute(seconds=max(read_s, cost["token_s"] * tokens), phase="step")
+    for one in decoding + through:
+        one["kept"] += 1
+        one["times"].append(MPI.Wtime())
+    return [one for one in live if len(one["times"]) < one["length"]]
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a server.py
+
+
+def serve(comm, requests, cost, budget, static=False):
+    """Each node serves its share of the requests, prefill and decode."""
+    mine = requests[comm.rank :: comm.size]
+    waiting, live = list(mine), []
+    while waiting or live:
+        if not live:  # idle until the next one comes
+            ringside.compute(seconds=max(waiting[0]["arrival"] - MPI.Wtime(), 0), phase="idle")
+        if not (static and live):
+            while waiting and len(live) < 42 and waiting[0]["arrival"] <= MPI.Wtime():
+                live.append(waiting.pop(0))
+        live = step(live, budget, cost)
+    return [(one["arrival"], one["times"]) for one in mine]
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a server.py
+
+
+def prefill(comm, requests, cost, token_bytes):
+    """Node 0 computes prompts, and sends their keys and values to node 1."""
+    sends = []
+    for one in requests:
+        ringside.compute(seconds=max(one["arrival"] - MPI.Wtime(), 0), phase="idle")
+        ringside.compute(
+            seconds=max(cost["weights_s"], cost["token_s"] * one["left"]), phase="prompt"
+        )
+        sends.append(comm.Isend(np.zeros(one["kept"] * token_bytes, np.uint8), 1))
+    for send in sends:
+        send.Wait()
+    return []
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a server.py
+
+
+def disaggregated(comm, requests, cost, token_bytes):
+    if comm.rank == 0:
+        return prefill(comm, requests, cost, token_bytes)
+    empty = [np.empty(one["kept"] * token_bytes, np.uint8) for one in requests]
+    coming, live = [(one, comm.Irecv(into, 0)) for one, into in zip(requests, empty)], []
+    while coming or live:
+        if not live:
+            coming[0][1].Wait()
+        while coming and len(live) < 42 and coming[0][1].Test():
+            live.append(coming.pop(0)[0])
+            live[-1].update(left=0, times=[MPI.Wtime()])
+        live = step(live, 10**9, cost)
+    return [(one["arrival"], one["times"]) for one in requests]
+
+
+# %% slideshow={"slide_type": "fragment"}
+def stream(caches=0):
+    """120 requests. With caches, only the first of its kind in each has a whole prompt."""
+    draw, now, seen, requests = np.random.default_rng(7), 0.0, set(), []
+    for number in range(120):
+        now += draw.exponential(1 / 8)
+        kind = (int(draw.integers(8)), number % max(caches, 1))
+        left = OWN + SHARED * (not caches or kind not in seen)
+        seen.add(kind)
+        length = int(min(draw.geometric(1 / 150), 1024))
+        requests.append({"arrival": now, "left": left, "kept": OWN + SHARED,
+                         "length": length, "times": []})  # fmt: skip
+    return requests
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/gap",
+    "With continuous batching and whole prompts, a user waits up to 0.46 s between two tokens. How long with a budget of 256 tokens?",
+    unit="ms",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+cost = {"weights_s": least_s(1), "kv_s": kv / (4 * M), "token_s": least_s(2048) / 2048}
+ALL = 10**9  # no budget
+ways = {"static": ("serve", stream(), ALL, True), "continuous": ("serve", stream(), ALL),
+        "+ chunked prefill": ("serve", stream(), 256), "+ prefix cache": ("serve", stream(2), 256),
+        "cache, disaggregated": ("disaggregated", stream(1), kv // 1000)}  # fmt: skip
+served = {}
+for name, (function, requests, *rest) in ways.items():
+    run = ringside.run(f"server.py:{function}", 2, (requests, cost, *rest), machine=slow_wire)
+    done = [one for values in run.values for one in values]
+    first_s = np.median([times[0] - arrival for arrival, times in done])
+    gap_s = max(np.diff(times).max() for _, times in done if len(times) > 1)
+    rate = sum(len(times) for _, times in done) / max(times[-1] for _, times in done)
+    served[name] = first_s, 1e3 * gap_s, rate
+    print(f"{name:20}: TTFT {first_s:5.2f} s, gap {1e3 * gap_s:3.0f} ms, {rate:3.0f} tokens/s")
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axes = plt.subplots(1, 3, figsize=(9.6, 2.6), layout="constrained", sharey=True)
+titles = ("time to first token, s (median)", "longest wait for a token, ms", "tokens a second")
+for axis, title, column in zip(axes, titles, zip(*served.values())):
+    bars = axis.barh(list(served), column, color=[GREY, BLUE, BLUE, BLUE, GREEN])
+    axis.bar_label(bars, [f"{value:.{2 * (value < 20)}f}" for value in column], padding=3)
+    axis.set_title(title, fontsize=10)
+    axis.margins(x=0.25)
+axes[0].set_xscale("log")
+axes[0].invert_yaxis()
+show(figure, "Three bar charts of five ways to serve the same requests. The time to the first token falls from 15 seconds with "
+     "static batches to a third of a second with continuous batching, and to a tenth with a prefix cache. The longest wait between "
+     "two tokens is 460 milliseconds with continuous batching and whole prompts, and below 30 in all other ways. Tokens a second "
+     "grow from 329 to 518, and to about 590 from chunked prefill on.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("13/gap", served["+ chunked prefill"][1])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 6. The same 120 requests, served by two nodes in five ways. A line with + adds to the one above it; the
+# last has the prefix cache, and no chunks.*
+#
+# With a budget of 256 nobody waits longer than 29 ms for a token, since no step is longer. The rate grows as well, from
+# 518 to 593 tokens a second. A step of decode leaves arithmetic unused, and a chunk uses it. The prefix cache shortens
+# the time to the first token from 0.36 to 0.10 s. Disaggregation adds no rate here: the node for prompts is idle about
+# half of the time. What does it give you? Steps of decode that no prompt ever makes longer, and two numbers of nodes to choose.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+firsts, gaps, rates = zip(*served.values())
+assert round(gaps[1], -1) == 460 and round(gaps[2]) == 29 and max(gaps[2:]) < 30 > gaps[0]
+assert [round(rate) for rate in rates[:3]] == [329, 518, 593] and min(rates[2:]) > 585
+assert [round(first, 2) for first in firsts[2:4]] == [0.36, 0.10] and firsts[4] < 0.2
+assert round(256 * cost["token_s"], 3) == 0.029 and ridge < 256 and round(firsts[0]) == 15
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **A smaller cache: MLA.** Section 3 shrank the KV cache with key heads. *Multi-head latent attention* [25] goes further:
+# a token keeps one *latent* vector in each layer, from which all heads compute their keys and values. DeepSeek-V3 has 61
+# layers, and keeps 512 numbers and 64 more for positions in each.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("13/latent", "How many kB does a token leave in bf16?", unit="kB")
+
+# %% slideshow={"slide_type": "fragment"}
+latent, full = 61 * (512 + 64) * w, kv_bytes(61, kv_heads=128)
+print(f"keys and values of 128 heads {full / 1e6:.1f} MB, latents {latent / 1e3:.1f} kB; "
+      f"section 1's model {kv / 1e3:.0f} kB")  # fmt: skip
+for t in (1, 8):
+    print(
+        f"a GPU of {t}: section 1's model {kv / min(t, 8) / 1e3:.0f} kB, latents {latent / 1e3:.0f} kB"
+    )
+reveal("13/latent", latent / 1e3)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A token leaves 70.3 kB. The model of section 1 keeps 328 kB, and with keys and values of all its 128 heads DeepSeek-V3
+# would keep 4.0 MB. But a latent belongs to *all* heads, so tensor parallelism can't shard it: each of 8 GPUs keeps all
+# 70 kB, where it keeps 41 kB for the model of section 1. So such models are served differently [26]: attention is data
+# parallel, each GPU with requests of its own, and the MLPs are experts, spread over all GPUs (lecture 14). Eight GPUs
+# then hold 8 times as many requests as with tensor parallelism.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert latent / 61 / w == 512 + 64 == 576
+assert (latent, round(latent / 1e3, 1), round(full / 1e6, 1)) == (70_272, 70.3, 4.0)
+assert round(kv / 1e3) == 328 and round(kv / 8 / 1e3) == 41 and m.kv_heads == 8
+assert full // latent > 50
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# Minutes: prefix caching 10, routing 8, figure 6 with its program 10, MLA 7. If time is short, show of the program
+# `step` alone. Ask at figure 6 what happens with 4 requests a second, and with 16: below the capacity all rates are
+# equal, and only the times differ.
+
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 11. Weights with fewer bits
+# ## 12. Weights with fewer bits
 #
 # The bound of section 1 is bytes over bandwidth, so fewer bytes help directly. **Quantised weights** are integers
 # of 8 or 4 bits. A *scale* for each row, or for each group of 32 numbers, says what 1 means. The GPU reads the
@@ -1141,7 +1476,7 @@ for bits, group in ((8, 2048), (4, 2048), (4, 32)):
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # With 8 bits and a scale for each row the product is wrong by 0.8 %. With 4 bits it is 15.6 %, and 9.8 % with a
 # scale for each 32 numbers. These scales cost half a bit a number. (The weights here are drawn at random. What an
-# error of this size does to a model's answers has to be measured with that model.)
+# error of this size does to a model's responses has to be measured with that model.)
 #
 # The bound of section 1 rises from 44.7 to 89.5 tokens a second with 8 bits, and to 159 with 4.5 bits. The model
 # takes 39.7 GB then, so it fits into a single A100. Arithmetic is still done in bf16, so the tokens that must go
@@ -1160,7 +1495,7 @@ assert [round(bits / 8 * F / (2 * M)) for bits in (8, 4.5)] == [100, 56]
 # arithmetic, and a full batch has no arithmetic to spare.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 12. What has been measured
+# ## 13. What has been measured
 #
 # The program gpt-fast [10] publishes runs of Llama 2 with 70 billion parameters on A100 GPUs of 80 GB, all in one
 # node, for one user. It also says how many bytes a GPU reads for a token. With $t$ GPUs the time should be a part
@@ -1235,7 +1570,7 @@ assert {round(float(one), 2) for one in needed} == {0.72, 0.73}
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # **Many users.** NVIDIA publishes a table for a model of 70 billion parameters in 8 bits on two H100 [11]. Each
-# request has a prompt of 5000 tokens and an answer of 500. A given number of requests is always under way, some of
+# request has a prompt of 5000 tokens and a response of 500. A given number of requests is always under way, some of
 # them waiting.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1252,8 +1587,8 @@ for count, first, between, rate in zip(*nim.values()):
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "13/little",
-    "With 100 requests, 917 tokens a second come out, and 92.9 ms lie between two tokens of an answer. How many answers are being written at once?",
-    unit="answers",
+    "With 100 requests, 917 tokens a second come out, and 92.9 ms lie between two tokens of a response. How many responses are being written at once?",
+    unit="responses",
 )
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1265,7 +1600,7 @@ print("users that fit:", {bits: int(value) for bits, value in fit.items()})
 reveal("13/little", at_once[100])
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# About 85 answers are written at once, and never more. The others wait for memory. The two GPUs have 89.4 GB left
+# About 85 responses are written at once, and never more. The others wait for memory. The two GPUs have 89.4 GB left
 # beside the weights, and each request needs room for 5500 tokens. With keys and values of 16 bits 49 would fit,
 # with 8 bits 99. So they must be kept in 8 bits here, although the table [11] doesn't say so.
 
@@ -1292,36 +1627,24 @@ assert round(nim["tokens_per_s"][4]) == 917 and round(nim["between_tokens_ms"][4
 # queue has formed.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 13. Where it breaks
+# ## 14. Where it breaks
 #
-# - **The bounds assume that memory is read at its peak.** In section 12 programs reached 56 % of it on H100 and
+# - **The bounds assume that memory is read at its peak.** In section 13 programs reached 56 % of it on H100 and
 #   73 % on A100.
 # - **Tensor parallelism ends with the heads.** With 8 heads for keys and values, more than 8 GPUs keep some of
 #   them several times. Then users don't gain memory in proportion.
-# - **Batches end with memory or patience.** More users need more pages, and each user's tokens become slower as
+# - **Batches end with memory or patience.** More users need more blocks, and each user's tokens become slower as
 #   keys and values are read.
-# - **Long texts change the balance.** With 131,072 tokens a user's keys and values have 43 GB. Reading them takes
+# - **Long sequences change the balance.** With 131,072 tokens a user's keys and values have 43 GB. Reading them takes
 #   6.9 ms of each step, and they don't go together with other users'. Lecture 11 cuts them over ranks.
 # - **Speculation and quantisation spend arithmetic.** They help where there is some to spare, so for few users.
 # - **A queue has no best speed.** Near its highest throughput the waits grow without limit, as the table of
-#   section 12 shows.
+#   section 13 shows.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(131_072 * kv / 1e9) == 43 and round(131_072 * kv / (4 * M) * 1e3, 1) == 6.9
 assert m.kv_heads == 8 and round(least_ms / nim["between_tokens_ms"][0], 2) == 0.56
 assert round(1e3 * rows[70, 16, 2][1] / rows[70, 16, 2][0] / a100, 2) == 0.73
-
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
-# ## 14. What slides say, and what holds
-#
-# | on widely used slides | what holds |
-# |---|---|
-# | [16] networks are "embarrassingly parallel" | over samples. The layers of one token, and the tokens of one answer, follow each other |
-# | [16] a figure with the A100 against the V100 on BERT | compares different formats, batches and software. Read its caption first |
-# | [16] GPUs are inefficient for very sparse networks | for zeros in any place. The same deck's INT8 figure uses *structured* sparsity, two zeros in each four numbers, for which the A100 has units |
-# | [16] cuML and cuDF against scikit-learn and pandas | one core against a whole GPU, with the data already there |
-# | [15] 20 PB/s of memory bandwidth | on the chip and for 40 GB. Compare it with the A100's caches, or compare the time of a whole model |
-# | [3] "a model in inference mode on multiple GPUs" | is two problems, prefill and decode, which want different cuts |
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 15. Summary
@@ -1332,19 +1655,21 @@ assert round(1e3 * rows[70, 16, 2][1] / rows[70, 16, 2][0] / a100, 2) == 0.73
 # - *How near can a program come?* Messages leave 43.3, and starts of kernels 30.9, if nobody joins them.
 # - *What can be done about the cause?* More GPUs: 88 with 16 of them, for four times the price. Fewer bytes: 159
 #   with 4.5 bits. More tokens for each reading: 2.47 times as many with a good draft.
-# - *And many users?* 42 of them fit beside the weights, and get 1563 tokens a second together, 37.2 each. What
-#   limits their number is the memory for keys and values.
+# - *And many users?* 42 of them fit beside the weights, and get 1563 tokens a second together, 37.2 each. The memory
+#   of the KV cache limits their number. Continuous batching keeps the slots full, chunks keep prompts from stopping the
+#   others, and a prefix cache saves prompts that were there already.
 #
 # | what | why |
 # |---|---|
 # | decode $N w / (t M)$, prefill $2 N n / (t F)$ | one token reads all weights; many share the reading |
 # | $n^* = w F / 2M$ tokens together | from there on arithmetic is the limit; 201 on an A100 |
 # | $2 L n_{kv} c\, w$ bytes a token | keys and values don't change, so they are kept |
-# | $\lceil S/p \rceil$ pages | no answer's length is known |
-# | $2L$ all-reduces of $b\,d$ numbers a token | columns, then rows, in attention and perceptron |
+# | $\lceil S/p \rceil$ KV blocks | no response's length is known |
+# | $2L$ all-reduces of $b\,d$ numbers a token | columns, then rows, in attention and MLP |
 # | $t^* = \sqrt{N w / 4 L M \bar\alpha}$ GPUs | memory falls as $1/t$, latency grows as $t$ |
 # | pipeline between nodes | long messages of the prefill don't fit through there |
-# | static batch: $1/H_b$ of the places | it waits for the longest answer |
+# | static batch: $1/H_b$ of the slots | it waits for the longest response |
+# | a part $h$ of hits in the prefix cache: $1/(1-h)$ times less prefill | equal beginnings have equal keys and values |
 # | $(1 - a^{g+1})/(1 - a)$ tokens a round | the large model checks $g$ guesses in one reading |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1380,7 +1705,7 @@ for (name, how), value in ridges.items():
 # With plain arithmetic this was 12 to 17 through three generations. With tensor cores it is 139 on a V100, 195 on
 # an A100 and 295 on an H100 [2]. (The deck gives the A100 1600 GB/s. With the data sheet's 1555 it is the 201 of
 # section 2.) So each generation needs more users at once to be used well. By its peak in 16
-# bits the A100 is 2.5 times a V100. For one user who waits for an answer it is 1.8 times a V100, by its bandwidth.
+# bits the A100 is 2.5 times a V100. For one user who waits for a response it is 1.8 times a V100, by its bandwidth.
 #
 # **Memory on the chip.** The Cerebras wafer of the decks [15] has 40 GB at 20 PB/s. A model of 8 billion
 # parameters in bf16 is read in 0.8 µs. Then memory isn't the limit any more: its 32 layers follow each other, and
@@ -1476,8 +1801,8 @@ assert captions["inference_batch"].tolist() == [256, 94]
 # too. A model of 8 billion parameters in 4.5 bits takes 4.5 GB. If the memory gives 50 GB/s (assumed), it writes
 # at most 11 tokens a second, whatever the processor can do.
 #
-# **Privacy.** A server that keeps shared pages tells something: who sends the same beginning as somebody else gets
-# a faster first token. So pages should be shared only among the requests of one owner. For training there is a
+# **Privacy.** A server that keeps shared blocks tells something: who sends the same beginning as somebody else gets
+# a faster first token. So blocks should be shared only among the requests of one owner. For training there is a
 # stronger way, to leave the data where they are.
 #
 # **Federated learning** is the local SGD of lecture 6 with a server and many unreliable clients [17]. In each
@@ -1627,7 +1952,7 @@ assert len(np.zeros(64)) == 64
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 2: keys and values on their way.** Rank 0 reads a prompt, eight groups of layers of 16 µs each. Then it
-# sends the keys and values of all layers to rank 1, which writes the answer. The first token can come after 225
+# sends the keys and values of all layers to rank 1, which writes the response. The first token can come after 225
 # µs. The target is 150 µs.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1688,7 +2013,7 @@ assert (round(attempt.time_us), round(solved.time_us)) == (225, 141) and solved.
 assert round(solved.time_us - 8 * 16) == 13 == round(1 + 12_000 / 1000)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 3: four users in a pipeline.** Four stages write answers of four tokens for four users. A stage takes 20
+# **Puzzle 3: four users in a pipeline.** Four stages write responses of four tokens for four users. A stage takes 20
 # µs for a token. This program serves one user after the other, in 1154 µs. The target is 450 µs.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1743,13 +2068,13 @@ assert (round(attempt.time_us), round(solved.time_us)) == (1154, 398)
 # Try each before you open its answer. The cell below each answer checks it.
 #
 # **Question 1.** A model has 48 layers and 16 heads for keys and values of 128 numbers. They are kept in 8 bits.
-# How many KiB does a token leave? How many GB are 32,768 tokens? How many pages of 16 tokens does a text of 1000
-# tokens take, and how much of the last page is empty?
+# How many KiB does a token leave? How many GB are 32,768 tokens? How many KV blocks of 16 tokens does a sequence of 1000
+# tokens take, and how much of the last block is empty?
 #
 # <details><summary>Answer</summary>
 #
-# $2 \cdot 48 \cdot 16 \cdot 128 \cdot 1$ bytes are 192 KiB, and 6.44 GB for 32,768 tokens. The text takes
-# $\lceil 62.5 \rceil = 63$ pages, and half of the last one is empty.
+# $2 \cdot 48 \cdot 16 \cdot 128 \cdot 1$ bytes are 192 KiB, and 6.44 GB for 32,768 tokens. The sequence takes
+# $\lceil 62.5 \rceil = 63$ blocks, and half of the last one is empty.
 #
 # </details>
 
@@ -1760,11 +2085,11 @@ assert int(np.ceil(1000 / 16)) == 63 and (63 * 16 - 1000) / 16 == 0.5
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 2.** A new GPU has twice the arithmetic of an A100 and the same memory. What becomes faster: the
-# answer for one user, the prefill of a long prompt, the node's rate with 42 users? What happens to $n^*$?
+# response for one user, the prefill of a long prompt, the node's rate with 42 users? What happens to $n^*$?
 #
 # <details><summary>Answer</summary>
 #
-# The prefill is twice as fast. One user's answer isn't faster at all, and neither is the rate with 42 users, since
+# The prefill is twice as fast. One user's response isn't faster at all, and neither is the rate with 42 users, since
 # they are far below $n^*$. That doubles to 401. With twice the bandwidth it is the other way round.
 #
 # </details>
@@ -1803,24 +2128,24 @@ assert small_ms(12) == min(small_ms(t) for t in range(1, 40)) and M / 1e12 == 1.
 assert round((stored / 80) / (8e9 / 32), 1) == 3.5 and zaratan.link(0, 1).alpha_s == 0.6e-6
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 4.** Answers of 1, 1, 4, 2, 1 and 1 tokens are written in three places. How many steps does it take in
-# static batches, and how many with continuous batching? What share of the places is in use?
+# **Question 4.** Responses of 1, 1, 4, 2, 1 and 1 tokens are written in three slots. How many steps does it take in
+# static batches, and how many with continuous batching? What share of the slots is in use?
 #
 # <details><summary>Answer</summary>
 #
-# The static batches take 4 and 2 steps, so 6 together. Continuous batching takes 4: the answer of 4 tokens is
-# written in one place, and all others in the two others. 10 of 18 places are in use, 56 %, or 10 of 12, 83 %.
+# The static batches take 4 and 2 steps, so 6 together. Continuous batching takes 4: the response of 4 tokens is
+# written in one slot, and all others in the two others. 10 of 18 slots are in use, 56 %, or 10 of 12, 83 %.
 #
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-PLACES = 3
+SLOTS = 3
 few = np.array([1, 1, 4, 2, 1, 1])
 assert (static(few)[1], continuous(few)[1]) == (6, 4)
 assert [round(few.sum() / (3 * steps), 2) for steps in (6, 4)] == [
     0.56,
     0.83,
-] and 3 * PLACES * 2 == 18
+] and 3 * SLOTS * 2 == 18
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** A draft is right with $a = 0.5$ and takes a fifth of the large model's time. How much faster is
@@ -1841,8 +2166,8 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ### Your turn
 #
-# The assignment `a13_inference` asks for what this lecture left out. In `kv_cache` you write a cache of pages:
-# tokens are appended, users share pages until one of them writes, and nothing is lost when they leave. In `decode`
+# The assignment `a13_inference` asks for what this lecture left out. In `kv_cache` you write a cache of KV blocks (*pages*):
+# tokens are appended, users share blocks until one of them writes, and nothing is lost when they leave. In `decode`
 # and `decode_torch` you let several ranks write with one model, with the words cut as well: how do the ranks agree
 # on the most likely word without sending all scores? The extra module is `batching`: continuous batching over a
 # stream of requests that never runs out of memory.
@@ -1888,6 +2213,14 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 # 20. J. Yin, and others. Comparative evaluation of deep learning workloads for leadership-class systems.
 #     BenchCouncil Transactions, 2021.
 # 21. vLLM. github.com/vllm-project/vllm, vllm/config/cache.py at commit 002f10e0.
+# 22. vLLM. Documentation, pages "Automatic prefix caching" (version 0.8.2, design) and "Optimization and tuning" (version
+#     0.17.1). docs.vllm.ai.
+# 23. L. Zheng, and others. SGLang: efficient execution of structured language model programs. NeurIPS 2024.
+#     arXiv:2312.07104.
+# 24. NVIDIA. Dynamo, documentation of version 1.6.0, page "Router design". docs.nvidia.com/dynamo.
+# 25. DeepSeek-AI. DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language model. arXiv:2405.04434.
+#     Sizes of DeepSeek-V3 as in its report, arXiv:2412.19437.
+# 26. Ray. Documentation, page "Data parallel attention". docs.ray.io, serve/llm/user-guides.
 #
 # Read next: [5], for the cache that you write in the assignment; and [10], whose less than a thousand lines of
 # Python do much of what this lecture is about.
