@@ -926,7 +926,7 @@ two.timeline
 # hides 1.2. So reduce bytes first, and then hide what is left.
 #
 # DeepSeek-V3 overlaps two microbatches in training and in inference [1], with the attention of the one beside dispatch
-# and combine of the other. Lecture 10 shows the schedule of its pipeline.
+# and combine of the other. Lecture 9 plays DualPipeV, a pipeline schedule that is made for this.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(1e6 * each.makespan_s) for each in (shown, hidden, one, two)] == [270, 210, 540, 335]
