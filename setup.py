@@ -30,7 +30,7 @@ HANDOUT = (
     *("assignments", "lectures", "LICENSE", "LICENSE-teaching"),
     *("AGENTS.md", "calendar.ics"),  # of a course's own tree
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
-    *("docs/ways_to_run.md", "docs/glossary.md", "docs/colab.md"),
+    *("docs/ways_to_run.md", "docs/glossary.md", "docs/colab.md", "docs/programs.md"),
 )
 START = HERE / "ringside" / "course" / "handout" / "start"
 LEFT = (
