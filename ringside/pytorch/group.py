@@ -474,8 +474,8 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         )
         part = WorkPart(number, sent=[tensor])
         if not blocking:
-            told = f"{format_call(call)} at {self._link.place}"
-            self._link.in_flight.sends[number] = lambda: part.check_sent(told)
+            told = self._link.told(call)
+            self._link.in_flight.sends[number] = lambda: part.check_sent(told())
         return NetworkWork(self._link, [part], call, [tensor], blocking=blocking)
 
     def recv(self, given: Any, source: int | None, tag: int = 0) -> NetworkWork:
@@ -489,7 +489,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         sender = ANY_SOURCE if source is None else source
         number = self._link.irecv(self._info.id, sender, tag, -1, call=call)
         communicated([tensor])
-        awaited = None if blocking else self._link.awaited(call, tensors.storage(tensor))
+        awaited = None if blocking else self._link.awaited(call, tensors.address(tensor))
 
         def deliver(completion: Completion) -> None:
             _receive(tensor, completion, call, self._info.members, self._link.libraries)
@@ -561,7 +561,7 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
         awaited = None
         if received:
             first = tensors.check(received[0])
-            awaited = self._link.awaited(call, tensors.storage(first) + int(first.storage_offset()))
+            awaited = self._link.awaited(call, tensors.address(first))
         return WorkPart(number, finish, sent, received, awaited)
 
     def _work(self, parts: Sequence[WorkPart], call: Call, results: Any, opts: Any) -> NetworkWork:
@@ -639,7 +639,7 @@ def _share(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
 
 def _check_apart(into: Sequence[torch.Tensor], shown: str) -> None:
     """Refuse a list that names one memory twice: all its entries would be what came last."""
-    places = [(tensors.storage(t), t.storage_offset()) for t in into if t.numel()]
+    places = [tensors.address(tensor) for tensor in into if tensor.numel()]
     if len(set(places)) < len(places):
         raise ValueError(
             f"{shown}: the list to receive into holds one tensor more than once, as `[t] * n` "

@@ -167,6 +167,11 @@ def storage(tensor: torch.Tensor) -> int:
     return int(untyped._cdata if fake else untyped.data_ptr())
 
 
+def address(tensor: torch.Tensor) -> int:
+    """Where the tensor's first element lies, among all tensors of the rank."""
+    return storage(tensor) + int(tensor.storage_offset()) * tensor.element_size()
+
+
 def elements(tensor: torch.Tensor) -> Array:
     """The tensor's elements in NumPy's nearest dtype, shape (numel,), shared as ``memory`` is."""
     array: Array = memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))

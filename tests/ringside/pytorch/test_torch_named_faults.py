@@ -115,6 +115,11 @@ def test_stages_that_do_not_fit_are_named(tmp_path: Path) -> None:
     assert "A stage is given what the stage before it returns" in str(result.error)
 
 
+def test_nothing_is_said_of_receives_into_parts_of_one_tensor(session: Session) -> None:
+    result = session.call("faults:parts_of_one_tensor", 2).raise_for_error()
+    assert result.notes == {} and result.values[0].tolist() == [[0.0] * 3, [1.0] * 3]
+
+
 def test_nothing_is_said_of_training_as_it_should_be(session: Session) -> None:
     result = session.call("faults:trained_as_it_should_be", 3).raise_for_error()
     assert result.notes == {}

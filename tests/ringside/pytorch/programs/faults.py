@@ -218,6 +218,14 @@ def average_of_whole_numbers(group):
     dist.all_reduce(torch.tensor([group.rank()]), dist.ReduceOp.AVG)
 
 
+def parts_of_one_tensor(group):
+    whole = torch.empty(2, 3)
+    sent = [dist.isend(torch.full((3,), float(i)), 1 - group.rank()) for i in range(2)]
+    for work in [dist.irecv(part, 1 - group.rank()) for part in whole] + sent:
+        work.wait()
+    return whole
+
+
 def trained_as_it_should_be(group):
     sampler = DistributedSampler(range(8))
     for epoch in range(2):
