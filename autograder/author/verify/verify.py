@@ -6,6 +6,8 @@
                    as far as the first that fails (``autograder.course.edits``)
     right/*.py     each gets full marks, however unusual it is
 
+The reference earns all points of the public tests too, unless a sample alone is graded.
+
 Where a wrong submission says what it ``earns``, it is graded whole, and its points must lie there.
 With ``--points`` all wrong ones are, by the public tests too: a table shows both, and an honest
 mistake that has all public points may lose at most 10 of 100 in the hidden suite.
@@ -252,21 +254,17 @@ def verify(
 
 def compare_with_public(subject: Subject, finding: Finding) -> None:
     """An honest mistake that no public test warns of may cost little; the reference passes all."""
-    if finding.ok and subject.kind == "reference" and finding.public != 100:
-        finding.ok = False
-        finding.sentence = (
-            f"earns {finding.public:g} of 100 public points: a public test that the reference "
-            "doesn't pass would go to students"
-        )
-    if (
-        finding.ok
-        and subject.kind == "wrong"
-        and subject.honest
-        and finding.public == 100
-        and finding.score < NO_WARNING
-    ):
-        finding.ok = False
-        finding.sentence = (
+    said = ""
+    if subject.kind == "reference":
+        if finding.public != 100:
+            said = (
+                f"earns {finding.public:g} of 100 public points: a public test that the reference "
+                "doesn't pass would go to students"
+            )
+    elif subject.honest and finding.public == 100 and finding.score < NO_WARNING:
+        said = (
             f"has all public points and earns {finding.score:g} of 100 hidden ones; where "
             f"no public test fails, it must earn {NO_WARNING:g} or more"
         )
+    if finding.ok and said:
+        finding.ok, finding.sentence = False, said
