@@ -16,11 +16,11 @@ from html import escape
 from pathlib import Path
 
 from ringside.course import unit_facts
+from ringside.course.lectures.meetings import minutes_in
 from ringside.course.unit_facts import UnitFacts
 from ringside.toml_tables import TableError
 
 WORDS_PER_MINUTE = 120  # of a text with formulas, in a foreign language
-_TAUGHT = re.compile(r"(?m)^# %% .*\bmeeting=(\d+) minutes=(\d+)")  # `lectures.meetings`
 MINUTES_PER_CELL = 0.75  # to read a cell of code, run it and look at what comes
 
 
@@ -54,11 +54,7 @@ class Unit:
     @property
     def meetings(self) -> dict[int, int]:
         """The minutes that are planned for each meeting of its lecture."""
-        text = self.lecture.read_text(encoding="utf-8") if self.lecture else ""
-        sums: dict[int, int] = {}
-        for number, minutes in _TAUGHT.findall(text):
-            sums[int(number)] = sums.get(int(number), 0) + int(minutes)
-        return sums
+        return minutes_in(self.lecture.read_text(encoding="utf-8")) if self.lecture else {}
 
     @property
     def lecture_hours(self) -> float:

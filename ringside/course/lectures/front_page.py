@@ -180,8 +180,8 @@ def calendars(tree: Path, pages: Mapping[str, str], term: Term | None) -> Iterat
 
 TERM_TEXT = "lectures, what is due when, and how it counts."
 PATHS_TEXT = (
-    "[Three paths]({}), week by week: a short course, a term, and half a day. Each module stands "
-    "alone, so you can take fewer."
+    "[The paths]({}), week by week: a short course, a term, and half a day with or without a "
+    "cluster. Each module stands alone, so you can take fewer."
 )
 
 

@@ -10,6 +10,7 @@ The list of sections that a reader sees, the calendars and the paths are made fr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from ringside.course.predictions.in_notebook import has_tag
 PLAN = "plan"  # the tag of the cell below which the list is written
 APPENDIX, AT_HOME = "Appendix: not taught", "At home"  # headings
 MINUTES, FREE = 75, 5  # of a meeting, and how many of them nothing is planned for
+_TAUGHT = re.compile(r"(?m)^# %% .*\bmeeting=(\d+) minutes=(\d+)")  # in a source
 _UNNUMBERED = ("References", APPENDIX, AT_HOME)
 
 
@@ -58,6 +60,12 @@ def minutes(there: Sequence[Section]) -> dict[int, int]:
         if one.meeting:
             sums[one.meeting] = sums.get(one.meeting, 0) + one.minutes
     return sums
+
+
+def minutes_in(source: str) -> dict[int, int]:
+    """As `minutes`, of a lecture's text, without making a notebook of it."""
+    taught = _TAUGHT.findall(source)
+    return minutes([Section("", int(meeting), int(planned)) for meeting, planned in taught])
 
 
 def wrong(cells: Sequence[Any]) -> Iterator[str]:
@@ -110,14 +118,14 @@ def _heading(cell: Any) -> str:
 def plan(cells: Sequence[Any]) -> str:
     """The list of a lecture's sections, as readers see it."""
     there = sections(cells)
-    rows = [("At home", "", [one for one in there if not one.meeting and not one.in_appendix])]
-    rows += [("Appendix", "", [one for one in there if one.in_appendix])]
-    taught = [
+    rows = [
         (f"Meeting {number}", f"{whole}", [one for one in there if one.meeting == number])
         for number, whole in minutes(there).items()
     ]
+    rows += [("At home", "", [one for one in there if not one.meeting and not one.in_appendix])]
+    rows += [("Appendix", "", [one for one in there if one.in_appendix])]
     lines = ["| | minutes | sections |", "|---|---:|---|"]
-    for name, whole, members in (*taught, *rows):
+    for name, whole, members in rows:
         words = "; ".join(
             f"{one.heading} ({one.minutes})" if one.meeting else one.heading for one in members
         )

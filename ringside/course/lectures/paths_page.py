@@ -51,12 +51,13 @@ def page(there: Sequence[Unit], tree: Path) -> Iterator[str]:
             yield from ("", f"Read beside it: {names}.")
         yield ""
     for name, title in HALF_DAYS.items():
-        yield from (f"## {title}", "", f"[The text]({_from_lectures(name)}) has the programs.", "")
+        place = name.removeprefix("lectures/")
+        yield from (f"## {title}", "", f"[The text]({place}) has the programs.", "")
         yield from (*half_day_rows(half_day((tree / name).read_text(encoding="utf-8"))), "")
 
 
 def summary(tree: Path) -> list[str]:
-    """The page's table of all paths, as its first reader sees it."""
+    """The table of all paths, as it stands in the page."""
     above = (tree / PAGE).read_text(encoding="utf-8").partition("\n## ")[0]
     return [line for line in above.splitlines() if line.startswith("|")]
 
@@ -74,10 +75,11 @@ def _summary(units: Mapping[str, Unit], tree: Path) -> Iterator[str]:
 
 def _sums(path: CoursePath, units: Mapping[str, Unit]) -> str:
     work, reading, texts = _work_hours(path.work, units), _reading(path), _texts(path)
+    whole = _hours(path, units)
     return (
         f"{path.num_meetings} meetings, {MEETING_HOURS * path.num_meetings:g} hours; modules, "
         f"{work:g} hours; reading, {reading:g} hours; texts and runs, {texts:g} hours: "
-        f"**{_hours(path, units):.0f} hours**, {_hours(path, units) / len(path.weeks):.1f} a week."
+        f"**{whole:.0f} hours**, {whole / len(path.weeks):.1f} a week."
     )
 
 
@@ -125,10 +127,6 @@ def _work(week: Week) -> str:
         f"{name.partition('_')[0]} {', '.join(f'`{module}`' for module in modules)}"
         for name, modules in week.work.items()
     )
-
-
-def _from_lectures(name: str) -> str:
-    return name.removeprefix("lectures/")
 
 
 def half_day(text: str) -> list[tuple[int, int, str]]:
