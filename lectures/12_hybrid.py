@@ -1925,8 +1925,8 @@ reveal("12/what-is-left", max(terms, key=terms.get))
 # |---:|---:|---:|
 # | 0.5 % | 0.7 % | 2.7 % |
 #
-# So once writing hides, look at the waiting. A peer's copy and a step without the dead replica remove it: you lose 0.1 %, and
-# 9.6 % where all stop to write. Both need replicas, and memory for them: with ZeRO-3 over all GPUs there is no second copy.
+# So once writing hides, look at the waiting. A peer's copy and a step without the dead replica remove it. You lose 0.1 % then,
+# and not the 9.6 % of a run in which all stop to write. Both need replicas, and memory for them: with ZeRO-3 over all GPUs there is no second copy.
 # And you still write checkpoints, for the day on which two copies die.
 #
 # The price: for some steps the batch is smaller by one replica. That is a change of the training, if a small one.
@@ -2097,7 +2097,7 @@ assert min(bucket_us, key=bucket_us.get) == 6 and rings.alpha_s == 14e-6
 # believe a plan that lies at the edge of its range, or one that fills the memory to the last byte. Run the best
 # three, for ten steps each.
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "slide"}
 # ## 21. What slides say, and what holds
 #
 # | on widely used slides | what holds |

@@ -232,7 +232,7 @@ reveal("13/ridge", ridge)
 assert round(ridge) == 201 and round(1e3 * prompt_s) == 228 and round(2048 * least_s(1)) == 46
 assert round(2048 * least_s(1) / prompt_s) == 201 and len(range(2048)) == 2048
 
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # > **Corrected.** Inference is "embarrassingly parallel" [16]? Over requests, yes. But the layers of one token, and the
 # > tokens of one response, follow each other.
 

@@ -228,7 +228,7 @@ reveal("14/learnt", mixed)
 assert 0.15 < small < 0.3 and 0.01 < large < 0.05 and large < mixed < 0.12 < 0.6 * small + 0.03
 assert 8 * 8 == 64 and round(small, 1) == 0.2 and round(large, 2) in (0.02, 0.03, 0.04)
 
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # > **Corrected.** "8x7B" isn't 56 billion weights, since only the experts exist 8 times. Mixtral [7] stores 46.7
 # > billion, and a token uses 12.9.
 
@@ -1091,7 +1091,7 @@ assert even.sum(axis=0)[7] == 128 and 1 / 8 == 0.125 and with_experts == 58 and 
 #
 # Capacity and balance loss are from 2020 and 2021 [3, 4]. What do systems of 2024 to 2026 do?
 #
-# **Dropless.** They drop nothing: DeepSeek-V3 didn't [1], and it is the default of Megatron Core [13]. So the counts
+# **Dropless.** They drop no token. DeepSeek-V3 was trained so [1], and Megatron Core does it by default [13]. So the counts
 # differ in each step. One *grouped GEMM* computes all experts of a rank, and buffers are as long as the worst case, or
 # the host waits for the counts. What keeps the load even, if capacity doesn't?
 #
