@@ -101,8 +101,10 @@ def test_a_program_ends_after_its_threads_and_what_it_asked_for_at_exit(tmp_path
     text = """
         import atexit, sys, threading, time
         atexit.register(print, "at exit")
-        threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+        printed = threading.Event()
+        threading.Thread(target=lambda: (printed.wait(), time.sleep(0.1), print("thread"))).start()
         print("main")
+        printed.set()
         sys.exit(0)
     """
     assert lines(run(program(tmp_path, text), 1)) == [["main", "thread", "at exit"]]
