@@ -37,6 +37,7 @@ LEFT = (
     *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
     "[0-9][0-9]_*.py",  # texts of lectures, with what students' notebooks don't hold
+    "decks",  # talks, which say what prompts ask
     "[0-9][0-9]_*.toml",  # facts of lectures, for the instructor's map
 )
 FIRST_LINE = re.compile(r"%%(?:module|writefile)\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")

@@ -11,7 +11,14 @@ from pathlib import Path
 from ringside import command_line
 from ringside.course import term
 from ringside.course.handout.listing import listing
-from ringside.course.lectures import api, course_map, page_spoilers, paths_page, term_calendar
+from ringside.course.lectures import (
+    api,
+    course_map,
+    decks,
+    page_spoilers,
+    paths_page,
+    term_calendar,
+)
 from ringside.course.lectures.build import build, problems, read, untyped, with_outputs
 from ringside.course.lectures.compare import compare
 from ringside.course.lectures.executed_with import kit_of
@@ -198,6 +205,11 @@ def check(lecture: Lecture) -> bool:
         lacking += students.lacking(cells)
     for sentence in lacking:
         print(f"{lecture.source.name}: {sentence} CONTRIBUTING.md says what a lecture has.")
+    deck = decks.source_of(lecture.notebook)
+    if executed and deck.is_file():
+        for fault in decks.wrong(decks.read(deck), executed):
+            lacking.append(fault)
+            print(f"{deck.name} in {deck.parent}: {fault}")
     return not stale and not lacking
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from ringside import output_folder
 from ringside.course.handout.listing import listing
-from ringside.course.lectures import term_calendar
+from ringside.course.lectures import decks, term_calendar
 from ringside.course.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
 from ringside.course.lectures.build import COLOURS, Notebook, untyped
 from ringside.course.lectures.front_page import front, place
@@ -243,7 +243,9 @@ def page(handout: Handout, path: Path, texts: Mapping[str, str]) -> None:
     notebook.cells = list(foldable(notebook.cells, hidden))
     links = [f"{{download}}`notebook </{DOWNLOADS}/{path.name}>`"]
     if handout.is_lecture:
-        links.append(f'<a href="../slides/{handout.name}.html">slides</a>')
+        has_deck = decks.source_of(handout.path).is_file()
+        kind = "slides" if has_deck else "slides (the notebook, projected)"
+        links.append(f'<a href="../slides/{handout.name}.html">{kind}</a>')
     title, _, rest = notebook.cells[0].source.partition("\n")
     notebook.cells[0].source = f"{title}\n\n{' · '.join(links)}\n{rest}"
     untyped("nbformat").write(notebook, path)

@@ -3,10 +3,11 @@
     FOLDER/03_allreduce.html   open in a browser; S opens the speaker's view, ? the list of keys
     FOLDER/reveal, FOLDER/mathjax.js, FOLDER/slides.css, FOLDER/slides.js
 
-Slides hold what a meeting teaches: no reading, no appendix, no puzzles; the whole lecture where
-no meeting teaches it. A cell with the tag ``hide-input`` shows its outputs alone. A prompt shows
-its box; the cells behind it, up to the end of what explains the answer, come with the next keys.
-Checked cells and those that only reveal are left out.
+A lecture with a deck (`decks`) has the deck's slides. Of the others the notebook is projected: what
+a meeting teaches, no reading, no appendix, no puzzles; all of it where no meeting does. A cell with
+the tag ``hide-input`` shows its outputs alone. A prompt shows its box; the cells behind it, up to
+the end of what explains the answer, come with the next keys. Checked cells and those that only
+reveal are left out.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from html import escape
 from pathlib import Path
 
 from ringside import output_folder
-from ringside.course.lectures import meetings
+from ringside.course.lectures import decks, meetings
 from ringside.course.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
 from ringside.course.lectures.build import Notebook, untyped
 from ringside.course.lectures.handout import Handout
+from ringside.course.lectures.lecture import LectureError
 from ringside.course.predictions.in_notebook import (
     CHECKED,
     PREDICT,
@@ -83,9 +85,20 @@ def written(lecture: Handout, folder: Path) -> Path:
 
 
 def prepared(lecture: Handout) -> Notebook:
-    """A lecture's notebook as the exporter gets it: what slides show, and in which order."""
+    """A lecture's notebook as the exporter gets it: what slides show, and in which order.
+
+    Raises:
+        LectureError: its deck has a slide that can't be made, or doesn't fit.
+    """
     notebook = lecture.read()
     notebook.metadata["title"] = lecture.title
+    deck = decks.source_of(lecture.path)
+    if deck.is_file():
+        talk = decks.read(deck)
+        if faults := list(decks.wrong(talk, notebook)):
+            raise LectureError("\n".join(f"{deck}: {fault}" for fault in faults))
+        notebook.cells = decks.cells(talk, notebook)
+        return notebook
     taught = meetings.taught(notebook.cells)
     notebook.cells = [cell for cell, shown in zip(notebook.cells, taught, strict=True) if shown]
     describe(notebook)

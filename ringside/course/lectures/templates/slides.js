@@ -1,8 +1,10 @@
-// Starts reveal.js. A slide that is longer than the screen is made smaller, and then scrolled.
+// Starts reveal.js. A slide that is longer than the screen is made smaller, and then scrolled;
+// those of a deck fit.
 const HEIGHT = 800;
 const SIZES = [1, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7];
 
 function fit(slide) {
+  if (slide.querySelector(".deck")) return;
   for (const size of SIZES) {
     slide.style.zoom = size;
     if (slide.scrollHeight * size <= HEIGHT) break;

@@ -1,0 +1,331 @@
+"""A lecture's deck: the talk of its meetings, whose pictures and programs are those of the lecture.
+
+    lectures/decks/07_sharding.md        beside lectures/07_sharding.ipynb
+
+    # Meeting 1                          the title slide, with the sections of this meeting
+
+    ## All-reduce is two halves          a slide; its title is the claim
+    A few words, or a table.             at most 25 words, or 8 rows
+    {figure 1}                           the picture above the caption *Figure 1. ...*
+    {code ahead.py "def step" 9}         9 lines of a program, from the first that has these words
+    {output "stages_gb ="}               what the first cell with these words printed and drew
+    Note: where classes stumble.         up to the next slide: the speaker's view
+
+    ## {prompt 07/halves}                a slide that holds the question alone
+
+Two pictures or programs on a slide stand side by side. Every number of a slide must be the
+lecture's: a cell, a text or an output of it holds the same number. What must fit is counted here;
+a test opens all decks in a browser of 1280 by 800 and measures them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ringside.course.lectures import meetings
+from ringside.course.lectures.build import Notebook, untyped
+from ringside.course.lectures.lecture import LectureError
+from ringside.course.predictions.boxes import question_html
+from ringside.course.predictions.in_notebook import guessed_in, is_notes, prompt_of
+
+WORDS, LINES, COLUMNS, BESIDE, ROWS = 25, 12, 84, 58, 8  # of a slide, at most
+SLIDES = (22, 26)  # of a meeting of 70 minutes
+
+_BORROWED = re.compile(r"\{(figure|prompt|code|output) ([^{}]+)\}")
+_CODE = re.compile(r'(\S+) "([^"]+)" (\d+)$')
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_MATHS = re.compile(r"\$[^$]+\$")
+_WORD = re.compile(r"[^\W_][\w.,'/-]*")
+
+
+@dataclass
+class Slide:
+    """What stands on a slide, as it is written."""
+
+    number: int
+    title: str
+    lines: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def borrowed(self) -> list[tuple[str, str]]:
+        """The kind and the name of what comes from the lecture."""
+        return [found for line in (self.title, *self.lines) for found in _BORROWED.findall(line)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line for line in self.lines if not _BORROWED.fullmatch(line.strip()))
+
+    @property
+    def table(self) -> list[str]:
+        return [line for line in self.lines if line.lstrip().startswith("|")]
+
+    @property
+    def asks(self) -> bool:
+        return self.title.startswith("{prompt ")
+
+
+@dataclass
+class Meeting:
+    """The slides of one meeting, its title slide aside."""
+
+    number: int
+    slides: list[Slide] = field(default_factory=list)
+
+
+def source_of(notebook: Path) -> Path:
+    """Where the deck of a lecture's notebook is, if it has one."""
+    return notebook.parent / "decks" / f"{notebook.stem}.md"
+
+
+def read(path: Path) -> list[Meeting]:
+    """The meetings of a deck.
+
+    Raises:
+        LectureError: a line stands before the first meeting or slide.
+    """
+    found: list[Meeting] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if opened := re.fullmatch(r"# Meeting (\d+)", line):
+            found.append(Meeting(int(opened[1])))
+        elif found and line.startswith("## "):
+            found[-1].slides.append(Slide(len(found[-1].slides) + 1, line.removeprefix("## ")))
+        elif found and found[-1].slides:
+            slide = found[-1].slides[-1]
+            if slide.notes or line.startswith("Note:"):
+                slide.notes.append(line.removeprefix("Note:").strip())
+            else:
+                slide.lines.append(line)
+        elif line:
+            raise LectureError(
+                f"{path}:{number}: {line!r} is on no slide: first comes '# Meeting 1', then "
+                "'## ' and a title."
+            )
+    return found
+
+
+def wrong(deck: Sequence[Meeting], notebook: Notebook) -> Iterator[str]:
+    """Yield what is wrong with a deck, a sentence each."""
+    planned = meetings.minutes(meetings.sections(notebook.cells))
+    held = [meeting.number for meeting in deck]
+    if held != list(planned):
+        yield f"its meetings are {held}; the lecture's are {list(planned)}."
+    numbers = set(_numbers(_everything(notebook)))
+    for meeting in deck:
+        low, high = (round(bound * planned.get(meeting.number, 70) / 70) for bound in SLIDES)
+        if not low <= len(meeting.slides) <= high:
+            yield (
+                f"meeting {meeting.number} has {len(meeting.slides)} slides; "
+                f"its {planned.get(meeting.number, 70)} minutes take {low} to {high}."
+            )
+        for slide in meeting.slides:
+            where = f"meeting {meeting.number}, slide {slide.number} ({slide.title!r})"
+            yield from (f"{where} {fault}" for fault in _faults(slide, notebook, numbers))
+
+
+def cells(deck: Sequence[Meeting], notebook: Notebook) -> list[Any]:
+    """The cells of the notebook that the exporter makes slides of."""
+    new = untyped("nbformat").v4.new_markdown_cell
+    made = []
+    for meeting in deck:
+        parts = [(_opening(meeting, notebook), [])]
+        parts += [(_page(slide, notebook), slide.notes) for slide in meeting.slides]
+        for kind, (page, notes) in zip(_kinds(parts), parts, strict=True):
+            made.append(new(page, metadata={"slideshow": {"slide_type": kind}}))
+            if notes:
+                text = "\n".join(notes).strip()
+                made.append(new(text, metadata={"slideshow": {"slide_type": "notes"}}))
+    return made
+
+
+def _kinds(parts: Sequence[Any]) -> list[str]:
+    """A meeting is a column: its first slide is beside the others' columns."""
+    return ["slide", *["subslide"] * (len(parts) - 1)]
+
+
+def _opening(meeting: Meeting, notebook: Notebook) -> str:
+    title = notebook.cells[0].source.splitlines()[0].removeprefix("# ")
+    there = [one for one in meetings.sections(notebook.cells) if one.meeting == meeting.number]
+    rows = [f"{one.heading} | {one.minutes}" for one in there]
+    return "\n".join(
+        [
+            '<div class="deck">',
+            "",
+            f"## {title}",
+            "",
+            f"Meeting {meeting.number} | minutes",
+            "---|---:",
+            *rows,
+            "",
+            "</div>",
+        ]
+    )
+
+
+def _page(slide: Slide, notebook: Notebook) -> str:
+    """A slide as Markdown with HTML in it."""
+    pictures = [_one_line(_html(kind, name, notebook)) for kind, name in slide.borrowed]
+    many = " deck-two" if len(pictures) > 1 else ""
+    head = [] if slide.asks else [f"## {slide.title}", "", slide.text.strip(), ""]
+    row = [f'<div class="deck-row{many}">{"".join(pictures)}</div>', ""] if pictures else []
+    kind = "deck deck-prompt" if slide.asks else "deck"
+    return "\n".join([f'<div class="{kind}">', "", *head, *row, "</div>"])
+
+
+def _one_line(html: str) -> str:
+    """HTML in which Markdown finds no end of a block."""
+    return html.strip().replace("\n", "&#10;") if "<pre" in html else " ".join(html.split("\n"))
+
+
+def _html(kind: str, name: str, notebook: Notebook) -> str:
+    """What a slide borrows.
+
+    Raises:
+        LectureError: the lecture has nothing of this name.
+    """
+    if kind == "code":
+        lines = _code(name, notebook)
+        return str(untyped("nbconvert.filters").Highlight2HTML()("\n".join(lines), "python"))
+    if kind == "prompt":
+        return question_html(prompt_of(_asking(name, notebook)))
+    cell = _captioned(name, notebook) if kind == "figure" else _with_words(name, notebook)
+    shown = [html for output in cell.outputs if (html := _shown(output, kind == "output"))]
+    if not shown:
+        raise LectureError(f"borrows {{{kind} {name}}}, whose cell shows nothing.")
+    return "".join(f'<div class="deck-shown">{html}</div>' for html in shown)
+
+
+def _shown(output: Any, and_printed: bool) -> str:
+    data = output.get("data", {})
+    if "image/png" in data:
+        details = output.metadata["image/png"]
+        picture = data["image/png"].strip()
+        return (
+            f'<img alt="{escape(details["alt"])}" width="{details["width"]}" '
+            f'src="data:image/png;base64,{picture}">'
+        )
+    if "text/html" in data:
+        return str(data["text/html"])
+    printed = output.get("text", data.get("text/plain", ""))
+    return f"<pre>{escape(printed.rstrip())}</pre>" if and_printed and printed else ""
+
+
+def _asking(key: str, notebook: Notebook) -> Any:
+    for cell in notebook.cells:
+        if key in guessed_in(cell):
+            return cell
+    raise LectureError(f"asks {key!r}; the lecture has no such prompt.")
+
+
+def _captioned(number: str, notebook: Notebook) -> Any:
+    """The cell whose picture a caption names: the last above it that shows one."""
+    last = None
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and re.search(
+            rf"(?m)^\*Figure {re.escape(number)}\.", cell.source
+        ):
+            if last is None:
+                break
+            return last
+        if cell.cell_type == "code" and any(_shown(one, False) for one in cell.outputs):
+            last = None if guessed_in(cell) else cell
+    raise LectureError(f"borrows figure {number}; the lecture has no caption '*Figure {number}.'.")
+
+
+def _with_words(quoted: str, notebook: Notebook) -> Any:
+    words = quoted.strip('"')
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and words in cell.source and cell.outputs:
+            return cell
+    raise LectureError(f"borrows the output of a cell with {words!r}; no cell that shows has it.")
+
+
+def _code(name: str, notebook: Notebook) -> list[str]:
+    """Some lines of a program that the lecture writes."""
+    asked = _CODE.fullmatch(name)
+    if not asked:
+        raise LectureError(f'has {{code {name}}}: write {{code FILE "words of a line" LINES}}.')
+    file, words, count = asked[1], asked[2], int(asked[3])
+    text: list[str] = []
+    for cell in notebook.cells:
+        first, _, rest = cell.source.partition("\n")
+        if cell.cell_type == "code" and re.fullmatch(
+            rf"%%writefile (-a )?{re.escape(file)}", first
+        ):
+            text += rest.splitlines()
+    begin = next((at for at, line in enumerate(text) if words in line), None)
+    if begin is None or begin + count > len(text):
+        raise LectureError(
+            f"borrows {count} lines from {words!r} of {file}; the lecture's has no such lines."
+        )
+    indent = min((len(one) - len(one.lstrip()) for one in text[begin:][:count] if one), default=0)
+    return [line[indent:] for line in text[begin : begin + count]]
+
+
+def _faults(slide: Slide, notebook: Notebook, numbers: set[str]) -> Iterator[str]:
+    words = _words(slide)
+    if words > WORDS:
+        yield f"has {words} words; at most {WORDS} can be read while you talk."
+    if len(slide.table) > ROWS + 2:
+        yield f"has a table of {len(slide.table) - 2} rows; at most {ROWS}."
+    if len(slide.title) > 90:
+        yield f"has a title of {len(slide.title)} letters; at most 90 stand on two lines."
+    if slide.asks and (slide.text.strip() or len(slide.borrowed) > 1):
+        yield "holds a prompt and something else: a question stands alone."
+    if not (slide.asks or slide.notes):
+        yield "has no note for the speaker: what to ask, where classes stumble, or the minutes."
+    if len(slide.borrowed) > 2:
+        yield f"borrows {len(slide.borrowed)} pictures or programs; at most two fit."
+    for number in _numbers(f"{slide.title}\n{slide.text}"):
+        if number not in numbers:
+            yield f"says {number}; the lecture has no such number."
+    for kind, name in slide.borrowed:
+        try:
+            yield from _too_large(kind, name, slide, notebook)
+        except LectureError as error:
+            yield str(error)
+
+
+def _too_large(kind: str, name: str, slide: Slide, notebook: Notebook) -> Iterator[str]:
+    """What of a borrowed thing doesn't fit."""
+    _html(kind, name, notebook)
+    if kind == "code":
+        lines = _code(name, notebook)
+        if len(lines) > LINES:
+            yield f"shows {len(lines)} lines of code; at most {LINES}."
+        widest, wide = max(map(len, lines)), BESIDE if len(slide.borrowed) > 1 else COLUMNS
+        if widest > wide:
+            yield f"shows code of {widest} columns; here at most {wide} fit."
+
+
+def _words(slide: Slide) -> int:
+    """Words beside title, table and what is borrowed; a formula is one."""
+    lines = [line for line in slide.text.splitlines() if line not in slide.table]
+    return len(_WORD.findall(_MATHS.sub(" formula ", "\n".join(lines))))
+
+
+def _numbers(text: str) -> Iterator[str]:
+    """The numbers in a text that could be wrong: of two digits or more."""
+    for found in _NUMBER.findall(text.replace("{,}", "")):
+        number = found.replace(",", "").rstrip(".")
+        if len(number) > 1:
+            yield number
+
+
+def _everything(notebook: Notebook) -> str:
+    """All text of a lecture that readers see, and what its cells say and show."""
+    shown = []
+    for cell in notebook.cells:
+        if not is_notes(cell):
+            shown.append(cell.source)
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            shown += [output.get("text", ""), data.get("text/plain", "")]
+            if len(page := data.get("text/html", "")) < 20_000:
+                shown.append(page)
+    return "\n".join(shown)
