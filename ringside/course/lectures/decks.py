@@ -133,19 +133,17 @@ def cells(deck: Sequence[Meeting], notebook: Notebook) -> list[Any]:
     new = untyped("nbformat").v4.new_markdown_cell
     made = []
     for meeting in deck:
-        parts = [(_opening(meeting, notebook), [])]
-        parts += [(_page(slide, notebook), slide.notes) for slide in meeting.slides]
-        for kind, (page, notes) in zip(_kinds(parts), parts, strict=True):
-            made.append(new(page, metadata={"slideshow": {"slide_type": kind}}))
-            if notes:
-                text = "\n".join(notes).strip()
-                made.append(new(text, metadata={"slideshow": {"slide_type": "notes"}}))
+        # A meeting is a column of slides.
+        made.append(new(_opening(meeting, notebook), metadata=_kind("slide")))
+        for slide in meeting.slides:
+            made.append(new(_page(slide, notebook), metadata=_kind("subslide")))
+            if slide.notes:
+                made.append(new("\n".join(slide.notes).strip(), metadata=_kind("notes")))
     return made
 
 
-def _kinds(parts: Sequence[Any]) -> list[str]:
-    """A meeting is a column: its first slide is beside the others' columns."""
-    return ["slide", *["subslide"] * (len(parts) - 1)]
+def _kind(name: str) -> dict[str, dict[str, str]]:
+    return {"slideshow": {"slide_type": name}}
 
 
 def _opening(meeting: Meeting, notebook: Notebook) -> str:
