@@ -199,6 +199,7 @@ def further(pages: Mapping[str, str]) -> Iterator[str]:
 FURTHER = (
     ("install the kit and hand in", "For students", "docs/student.md"),
     ("look up a word", "Glossary", "docs/glossary.md"),
+    ("find where it is explained", "Index of terms", "kit/terms.md"),
     ("start a program: laptop, torchrun, cluster", "Five ways to run", "docs/ways_to_run.md"),
     ("know which programs run unchanged", "Whole programs", "docs/programs.md"),
     ("know what is graded", "How your work is graded", "docs/contract.md"),

@@ -23,7 +23,7 @@ from typing import Any
 
 from ringside import output_folder
 from ringside.course.handout.listing import listing
-from ringside.course.lectures import decks, term_calendar
+from ringside.course.lectures import decks, term_calendar, terms
 from ringside.course.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
 from ringside.course.lectures.build import COLOURS, Notebook, untyped
 from ringside.course.lectures.front_page import front, place
@@ -174,6 +174,11 @@ def put_together(
     for source, name in texts:
         text = (tree / source).read_text(encoding="utf-8")
         (pages / name).write_text(within(text, source, dict(texts)), encoding="utf-8")
+    if terms.GLOSSARY in dict(texts):
+        glossary = (tree / terms.GLOSSARY).read_text(encoding="utf-8")
+        talks = [one for one in handouts if one.is_lecture]
+        write(pages / terms.PAGE, *terms.page(glossary, talks))
+        texts.append((terms.PAGE, terms.PAGE))
     for picture in tree.glob(PICTURES):
         shutil.copy(picture, pages / "kit")
     sections = {
