@@ -10,7 +10,7 @@ import pytest
 import ringside
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "glossary.md").read_text(encoding="utf-8")
-TERMS = dict(re.findall(r"^### (.+)\n\n(.+)$", PAGE, re.MULTILINE))
+TERMS = dict(re.findall(r"^### ([^,\n]+).*\n\n(.+)$", PAGE, re.MULTILINE))
 PROGRAMS = """
 import time
 
