@@ -55,6 +55,7 @@ TEXTS = {
     "docs/course.md": "kit/course.md",
     "lectures/paths.md": "kit/paths.md",
     "lectures/stack.md": "kit/stack.md",
+    "lectures/jax.md": "kit/jax.md",
     "lectures/half_day.md": "kit/half_day.md",
     "lectures/systems.md": "kit/systems.md",
     "lectures/corrections.md": "kit/corrections.md",
