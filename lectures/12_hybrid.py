@@ -125,7 +125,7 @@ reveal("12/zero-alone", sending_s["all eight ports"] / computing_s[1536])
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # **Why then 74 days?** They are 67 s a step, on 768 GPUs and on 1536. Neither the computing nor the bytes need so long.
 # In 2023 FSDP, which sends the same bytes, trained a GPT of 175 billion parameters on A100s, with one sequence a GPU. A
-# step took at most 16.6 s, on 128, 256 and 512 GPUs [25]. So the wires allow much more than the program of 2021 got from
+# step took at most 16.6 s, on 128, 256 and 512 GPUs [24]. So the wires allow much more than the program of 2021 got from
 # them. The table doesn't say why.
 #
 # Two questions lead you through the lecture. **When does sharding alone end today? And how long would the best
@@ -541,8 +541,8 @@ assert abs(torch_ms / (1e3 * order_s[ORDER]) - 1) < 0.02
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 6. How large should each axis be?
 #
-# In lecture 8 you derived the best grid $P_r \times P_c$ for two axes, model and data, from the bytes of a rank. Do the
-# same for a GPT. Per layer a rank sends $8\frac{t-1}{t}\cdot\frac{T}{d}\,h$ numbers on the tensor axis, for $T$ tokens in a
+# In lecture 8 you derived the best grid $P_r \times P_c$ for two axes, model and data [3], from the bytes of a rank. Do
+# the same for a GPT. Per layer a rank sends $8\frac{t-1}{t}\cdot\frac{T}{d}\,h$ numbers on the tensor axis, for $T$ tokens in a
 # step, and $2 \cdot \frac{12 h^2}{t}$ on the data axis. With $d = P/t$ the sum is smallest at
 #
 # $$t^* = \sqrt{\frac{3\,P\,h}{T}} .$$
@@ -836,7 +836,8 @@ session.close()
 #
 # Two axes are two placements. For this $W$, FSDP with a column-parallel layer is `[Shard(0), Shard(1)]` on a mesh of data
 # and tensor. (`nn.Linear` stores the matrix transposed, so columns are `Shard(0)` there.) The pipeline is outside of
-# this language: it divides the program and not a tensor.
+# this language: it divides the program and not a tensor. JAX says the same with a name for each dimension, and lets a
+# compiler write the collectives: [The same program in JAX](jax.md) is two pages to read.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [kind for kind, _ in rules.values()] == ["S(0)", "S(1)", "P(sum)"]
@@ -1021,8 +1022,8 @@ for (scheme, n), predicted in ours.items():
 # the formula wrong, or were the programs slow? One table can't tell you. So ask others.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# **Third, against 70 published steps** of models whose weights are sharded over several nodes, of 2023 and 2024 [11], [25],
-# [27], [28]. A step can't be shorter than the sending of its bytes. Each microbatch sends three vectors of $\Psi w$ bytes.
+# **Third, against 70 published steps** of models whose weights are sharded over several nodes, of 2023 and 2024 [11], [24],
+# [26], [27]. A step can't be shorter than the sending of its bytes. Each microbatch sends three vectors of $\Psi w$ bytes.
 # Suppose that they go through one port of a node, as in a ring of your own, or through all of them.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1048,7 +1049,7 @@ reveal("12/bytes-alone", int((parts["one port"] > 1).sum()))
 # assumed a port for each GPU. Seven are enough.) Through all ports no step is too short: you see that the sending takes at
 # most 48 % of it. **A model that explains one table may still be wrong. Look for a measurement that it forbids.**
 #
-# Five of the rows are a GPT of 175 billion parameters on A100s, with ZeRO-3 as FSDP does it [25]. They reach more than
+# Five of the rows are a GPT of 175 billion parameters on A100s, with ZeRO-3 as FSDP does it [24]. They reach more than
 # 173 TFLOP/s with one sequence a GPU, on up to 512 GPUs. With two sequences it is more than 186. Your formula says 185. So
 # the three rows of 2021 are the exception, and the formula doesn't know why. From 2021 the lesson was "ZeRO-3 loses". By
 # 2023 it wins, until something ends it. Section 11 shows where.
@@ -1106,7 +1107,7 @@ def best(model, n, machine, **only):
 # > can try all plans. So FlexFlow searches at random, with a simulator that says what each plan costs. It changes one
 # > operation at a time, keeps what is cheaper, and early on sometimes also what is dearer (simulated annealing). Its authors
 # > report up to 3.8 times the throughput of the best other systems [5]. You can't check this factor, because it depends on
-# > what the others chose. Section 23 does
+# > what the others chose. Section 22 does
 # > this for AlexNet.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
@@ -1196,7 +1197,7 @@ reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP"
 #   11.9 s, so there it hides. And the 7.5 billion fit with ZeRO-1, which sends everything in one ring at the end of the step.
 #
 # This field depends on one assumption. We count 14 µs for each step, because on 512 GPUs all-reduces took
-# 15 µs a step and all-gathers 45 µs [26]. By NCCL's constants (lecture 3) only 255 of the 2047 steps take 14 µs, and the
+# 15 µs a step and all-gathers 45 µs [25]. By NCCL's constants (lecture 3) only 255 of the 2047 steps take 14 µs, and the
 # others 3.4 µs. That would make 1.4 s, and they would hide.
 #
 # The guide leaves one thing out. It asks whether the model *fits*. But the model of 0.4 billion parameters fits into every
@@ -1242,8 +1243,8 @@ assert shards_of[39.1].data_s > 2.7 and shards_of[174.6].data_s < 2
 # - **Energy** is GPU hours times watts. Cooling and power supplies multiply it by the PUE (power usage effectiveness).
 # - **Price** is GPU hours times what an hour costs you.
 #
-# Take two public runs of 2024. For Llama 3.1 405B Meta states 30.84 million H100 hours, and "15T+" tokens [29]. For the
-# pre-training of DeepSeek-V3 on 14.8 trillion tokens DeepSeek states 2.664 million H800 hours [30]. Each token meets 37
+# Take two public runs of 2024. For Llama 3.1 405B Meta states 30.84 million H100 hours, and "15T+" tokens [28]. For the
+# pre-training of DeepSeek-V3 on 14.8 trillion tokens DeepSeek states 2.664 million H800 hours [29]. Each token meets 37
 # billion of its 671 billion weights.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1271,8 +1272,8 @@ reveal("12/pair", rate["DeepSeek-V3"] / rate["Llama 3.1 405B"])
 #
 # **So nearly all of the factor 11.6 in GPU hours is the active weights:** 405 over 37 is 10.9. If an hour costs the same, so
 # is the factor in price. You can't conclude that experts are free. They need the messages of lecture 14, which cost time, and
-# DeepSeek-V3 multiplies in FP8 [30], which saves time. The sum of hours doesn't separate the two. (In bf16 the H800 has the
-# peak of the H100, 989 TFLOP/s [31].)
+# DeepSeek-V3 multiplies in FP8 [29], which saves time. The sum of hours doesn't separate the two. (In bf16 the H800 has the
+# peak of the H100, 989 TFLOP/s [30].)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 hours_of = dict(zip(public["model"].tolist(), gpu_hours))
@@ -1306,12 +1307,12 @@ show(figure, "Nine public runs: GPU hours over 6 times active weights times toke
      "H100s above it, Llama 3.1 8B farthest. The three runs on A100s lie below the line of the A100.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. Nine public runs [29], [30]. Above the line of its GPU a run has less than 35 % MFU. For Llama 3.1 we count 15 trillion
+# *Figure 4. Nine public runs [28], [29]. Above the line of its GPU a run has less than 35 % MFU. For Llama 3.1 we count 15 trillion
 # tokens, for Llama 4 the stated 40 and 22.*
 #
 # **What MFU hides.** Use the figure to ask four questions of every MFU that you read:
 #
-# - *Peak of which format?* Against bf16, DeepSeek-V3 has 34.6 %. But it multiplies in FP8 [30], where the peak is twice as
+# - *Peak of which format?* Against bf16, DeepSeek-V3 has 34.6 %. But it multiplies in FP8 [29], where the peak is twice as
 #   high. TorchTitan's authors give no MFU with Float8 at all, because two peaks are involved [11].
 # - *Which hours?* These cards state one sum of hours. A paper may count only the steps that ran well.
 # - *Which FLOP?* $6\,\Psi T$ leaves attention out. Llama 3.1 8B has 13.9 % by this count. You can't tell from the card how much
@@ -1339,7 +1340,7 @@ assert round(kwh / 1e6, 1) == 21.6 and round(1e3 * 8930 / kwh, 2) == 0.41
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Your own ledger.** Now the bill of the course's GPT, for 300 billion tokens. The card of Llama 2 states 400 W for an
-# A100 [29]. A GPU that waits draws less. We assume 150 W for it, and 2 dollars an hour. We have no source for these two
+# A100 [28]. A GPU that waits draws less. We assume 150 W for it, and 2 dollars an hour. We have no source for these two
 # numbers, so change them below.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1609,27 +1610,9 @@ assert (
 assert sorted({int(b) for b in titan["billion"]}) == [8, 70, 405] and 32 / 25 > 1
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# **TensorFlow's `tf.distribute`** has strategies with names [12]. Each is a point of the same space:
-#
-# | strategy | axes | weights | what it sends |
-# |---|---|---|---|
-# | `MirroredStrategy` | data, inside a machine | Replicate | an all-reduce |
-# | `MultiWorkerMirroredStrategy` | data, over machines | Replicate | an all-reduce |
-# | `TPUStrategy` | data, on TPU cores | Replicate | an all-reduce |
-# | `CentralStorageStrategy` | data | on one device, which all read | a star (lecture 3) |
-# | `ParameterServerStrategy` | data, asynchronous | Shard, on servers | pushes and pulls (lecture 6) |
-#
-# All of them are *data* parallel. None shards a layer or makes a pipeline. So you can predict the largest model:
-# one whose 16 bytes a parameter fit into one device, 5 billion parameters on a GPU of 80 GB, however many GPUs
-# you have. In TensorFlow the other axes came from Mesh-TensorFlow [4].
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert nodes.memory_bytes == 80_000_000_000 == 16 * 5_000_000_000
-
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 15. The table of lecture 0, once more
 #
-# Lecture 0 showed a table of systems [13], [14]. You can now say something about each row. First compute:
+# Lecture 0 showed a table of systems [12], [13]. You can now say something about each row. First compute:
 
 # %% slideshow={"slide_type": "fragment"}
 rows = {
@@ -1660,17 +1643,17 @@ for b in (2, 4, 8, 16, 32):  # a model of the size of BERT-large, sequences of 5
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # | row | published | what we predict |
 # |---|---|---|
-# | FlexFlow | up to 3.8 times the others [5] | a plan at least as good as any pure one (section 23); not the factor |
-# | PipeDream | VGG-16 as 15-1 [15] | the plan exactly; its speedup too high (lecture 10) |
-# | DDP | near-linear to 256 GPUs [16] | with 4096 tokens a GPU 65 % on our `zaratan`; from 8192 tokens on everything is hidden |
-# | GPipe | 937.9 G for 83.9 billion [17] | 937.7 GiB |
+# | FlexFlow | up to 3.8 times the others [5] | a plan at least as good as any pure one (section 22); not the factor |
+# | PipeDream | VGG-16 as 15-1 [14] | the plan exactly; its speedup too high (lecture 10) |
+# | DDP | near-linear to 256 GPUs [15] | with 4096 tokens a GPU 65 % on our `zaratan`; from 8192 tokens on everything is hidden |
+# | GPipe | 937.9 G for 83.9 billion [16] | 937.7 GiB |
 # | Mesh-TensorFlow | up to 5 billion, 512 cores [4] | 78 GB of states: it has to be sharded |
-# | Megatron | 8.3 billion [18] | 8.3 billion, counted |
-# | torchgpipe | 154.1 GiB for 15.82 billion [19] | 117.9 GiB for weights and gradients of 4 bytes each; the rest would be activations |
-# | KARMA | 1.52 times the others [20] | 272 GB a GPU, so it must leave the GPU; not the factor |
+# | Megatron | 8.3 billion [17] | 8.3 billion, counted |
+# | torchgpipe | 154.1 GiB for 15.82 billion [18] | 117.9 GiB for weights and gradients of 4 bytes each; the rest would be activations |
+# | KARMA | 1.52 times the others [19] | 272 GB a GPU, so it must leave the GPU; not the factor |
 # | LBANN | nothing that we could find | nothing |
-# | ZeRO | 100 billion on 400 V100 [21] | stage 2 alone needs 203.5 GB a GPU, so the layers must be sharded too; stage 3 needs 4 GB |
-# | ZeRO-Infinity | 32 trillion fit on 512 [22] | 1 TB a GPU: it lies on disks |
+# | ZeRO | 100 billion on 400 V100 [20] | stage 2 alone needs 203.5 GB a GPU, so the layers must be sharded too; stage 3 needs 4 GB |
+# | ZeRO-Infinity | 32 trillion fit on 512 [21] | 1 TB a GPU: it lies on disks |
 # | AxoNN | 100 billion on 384, 54.8 % of peak [8] | 4.2 GB of states a GPU, if all are spread |
 #
 # Counts and memory we predict within a percent, where the paper says what it stores. Speed we predict where the
@@ -1766,7 +1749,7 @@ assert cost(small_gpt, across_plan, own_ports).step_s > cost(small_gpt, plan, ow
 # ## 17. When machines fail
 #
 # 13 days on 1536 GPUs: will they all last so long? Llama 3 was trained on 16,384 GPUs. In 54 days it had 419
-# unexpected stops [23]. That is one in 3.09 hours. If GPUs fail independently, $n$ GPUs fail $n$ times as often
+# unexpected stops [22]. That is one in 3.09 hours. If GPUs fail independently, $n$ GPUs fail $n$ times as often
 # as one. So the mean time between stops, $M$, is proportional to $1/n$.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1793,7 +1776,7 @@ reveal("12/stops", 13 * 86400 / M_ours_s)
 #
 # $$\tau^* = \sqrt{2\,C M}, \qquad \ell(\tau^*) = \sqrt{2C/M} .$$
 #
-# Young found this formula [24]. Don't take it on trust: let runs fail at random.
+# Young found this formula [23]. Don't take it on trust: let runs fail at random.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1831,7 +1814,7 @@ show(figure, "Share of lost time over the seconds between checkpoints, for 1,536
 # *Figure 5. Lost time, if a checkpoint takes 30 s. Lines: the formula. Dots: simulated runs. Circles: $\sqrt{2CM}$.*
 #
 # The minimum is flat, so you needn't hit the interval exactly. On Llama's machine 7.3 % are lost with our $C$, restarts
-# not counted. Its authors report more than 90 % of the time for effective training [23]. Eight times as many GPUs
+# not counted. Its authors report more than 90 % of the time for effective training [22]. Eight times as many GPUs
 # lose 20.8 %: the loss grows with $\sqrt n$. (The simulation says 19.6 %. The formula is
 # too pessimistic where stops are frequent: of each $\tau + C$ only $C$ goes to writing.)
 #
@@ -1856,7 +1839,7 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 # In section 17 all ranks stop to write, and all lose what was done since. Then all wait until the run is up again, which we
 # didn't count. Which of these can you avoid? Today's software has a way for each.
 #
-# 1. **Write asynchronously.** First copy the state into the host's memory, then write it while training goes on [32]. The
+# 1. **Write asynchronously.** First copy the state into the host's memory, then write it while training goes on [31]. The
 #    stop $C$ shrinks to the copy. With 1536 GPUs each copies 1.6 GB, which takes 0.06 s at an assumed 25 GB/s. We count 0.5 s.
 #    The copy is of use only when it is written, here 30 s later.
 # 2. **Recover from a peer.** In hybrid sharding (HSDP, lecture 7) another replica holds the same shards. So the newcomer
@@ -1864,7 +1847,7 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 # 3. **Go on without the dead replica.** The replicas whose heartbeat is heard make the step. So you lose one
 #    replica's share for a while, and not the whole machine's time.
 #
-# torchft has the second and the third for PyTorch [33].
+# torchft has the second and the third for PyTorch [32].
 #
 # Let runs fail again, with these terms. We assume 300 s until a failed node is replaced, and replicas of 128 GPUs.
 
@@ -1948,7 +1931,7 @@ assert (
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **And if nothing stops?** A broken GPU may compute wrong numbers and raise no error. This is called **silent data
 # corruption**. Faults of this kind may be like harmless noise, or make spikes in loss and gradient norm, or let parameters
-# diverge [34]. The sum over all replicas carries one GPU's fault to all of them. So look before the sum: each replica sends the
+# diverge [33]. The sum over all replicas carries one GPU's fault to all of them. So look before the sum: each replica sends the
 # norm of its own gradient, one number. Flip one bit of one float, and see who notices.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1985,10 +1968,10 @@ reveal("12/silent-bits", len(noticed))
 # every step. Then only the numbers themselves show it.
 #
 # **Compute the step again.** A step on the same data, in the same order, must have the same bits. Megatron has code for this,
-# and calls it experimental [35]. It repeats a suspicious step on the same GPU, and then on another one. If the result isn't
+# and calls it experimental [34]. It repeats a suspicious step on the same GPU, and then on another one. If the result isn't
 # reproduced on the same GPU, the fault is *transient*. If the same GPU reproduces it and another one doesn't, it is
 # *persistent*, and you replace the GPU. In experiments on models of up to 1.3 billion parameters, it helped to recompute the
-# last step wherever an update looked harmful [34].
+# last step wherever an update looked harmful [33].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert noticed == [30] and len(noticed) == 32 - 31
@@ -2011,8 +1994,8 @@ assert noticed == [30] and len(noticed) == 32 - 31
 # | failures | what is saved, who goes on | sections 17 and 18 |
 #
 # **The compiler's part.** FSDP2 gathers *modules*: what you wrap is one collective. SimpleFSDP writes the gathers into the
-# graph of the computation, where passes put several into one bucket and reorder them [36]. TorchTitan's GraphTrainer does
-# this in a graph of forward pass, loss and backward pass together [37]. Be the compiler: put the gathers of `bucket` layers
+# graph of the computation, where passes put several into one bucket and reorder them [35]. TorchTitan's GraphTrainer does
+# this in a graph of forward pass, loss and backward pass together [36]. Be the compiler: put the gathers of `bucket` layers
 # into one.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -2059,7 +2042,7 @@ reveal("12/buckets", bucket_us[1] / bucket_us[3])
 # Why not put all layers into one bucket? It is the fastest line above, as long as you hide nothing. But then the first layer
 # can't begin before the last one is gathered, and all weights are in memory at once. So the size of a bucket is a
 # compromise, as in lecture 5. Eager FSDP2 leaves it to you; a compiler sees the whole graph and can search. The authors of
-# SimpleFSDP report up to 28.5 % less memory and 68.7 % more throughput than eager FSDP2 [36].
+# SimpleFSDP report up to 28.5 % less memory and 68.7 % more throughput than eager FSDP2 [35].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(bucket_us[1] / bucket_us[3], 1) == 3.0 and (calls[1], calls[3]) == (18, 6)
@@ -2086,7 +2069,7 @@ assert min(bucket_us, key=bucket_us.get) == 6 and rings.alpha_s == 14e-6
 # rings that meet in one switch, aren't in it.
 #
 # **Vectors of middle size on many nodes.** Eight rings help long vectors on few nodes. On 64 nodes of eight H100 a vector of
-# 256 MB was summed at a bus bandwidth of 33 GB/s, and gathered at 11 GB/s [26]. With 14 µs a step the formula says 33 GB/s
+# 256 MB was summed at a bus bandwidth of 33 GB/s, and gathered at 11 GB/s [25]. With 14 µs a step the formula says 33 GB/s
 # for both, right for the sum and three times too fast for the gather. **The plan of section 13 lies exactly there.** Each
 # step of its rings sends a piece of 2.3 MB, and two of its three rings are gathers. If its gathers take twice as long, the
 # plan sends for 19.5 s, and not for 11.7 s. Then a step is hardly shorter than the 21.0 s of the table's plan.
@@ -2096,21 +2079,6 @@ assert min(bucket_us, key=bucket_us.get) == 6 and rings.alpha_s == 14e-6
 # **A search finds the holes of its formula.** If the formula forgets something, the search moves there. Never
 # believe a plan that lies at the edge of its range, or one that fills the memory to the last byte. Run the best
 # three, for ten steps each.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 21. What slides say, and what holds
-#
-# | on widely used slides | what holds |
-# |---|---|
-# | [3] the data term of the grid is $\beta\sum (P-1) d_i^2 / P$ | an all-reduce counts twice: $2\beta\sum\frac{P-1}{P} d_i^2$ |
-# | [3] the backward pass of a sharded layer needs an all-reduce | each rank needs its own rows only, so a reduce-scatter is enough; the crossover to data parallelism moves from $B < d/3$ to $B < d$ |
-# | [3] pipelines are ideal for thousands of processes | a pipeline has at most as many stages as layers; on 3072 GPUs Megatron's has 64 [1] |
-# | [7], [13], [14] "model parallelism" | means layers on different GPUs in [7], and splits inside and between layers in the others; say which dimension is sharded |
-# | [14] AxoNN is inter-layer | its first version is a pipeline with data parallelism [8], its later one shards products in three dimensions [9] |
-# | [7] tensor and pipeline parallelism at the limits of FSDP | these are the batch and the latency of rings, also where the model fits into a GPU (section 11) |
-#
-# Advice has a date, too. That hybrids are faster than ZeRO-3 was right for the programs of 2021 [1]. It isn't a law of the
-# wires.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 rings_s = (
@@ -2125,7 +2093,7 @@ assert round(2 * 511 / 512 * 0.256 / rings_s) == 33 and 371 / 33 > 10 and 8 * 48
 assert grids["pipeline"].max() == 64 and grids["gpus"].max() == 3072
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 22. Summary
+# ## 21. Summary
 #
 # The lecture began with 1536 GPUs that were no faster than 768: 67 s a step, and 74 days. **By the planner they take 11.9 s
 # and 13 days, with sharding alone, if everything hides. On 3072 GPUs that can't go on, and a hybrid takes 8 days.**
@@ -2153,7 +2121,7 @@ assert (round(days["plan"]), round(days["on 3072"])) == (13, 8)
 # For those who want to know more. Nothing that is taught needs it.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 23. A search at random: AlexNet on 16 GPUs
+# ## 22. A search at random: AlexNet on 16 GPUs
 #
 # Layer $l$ is sharded into $n_l \times c_l = 16$: the batch into $n_l$ parts, the output channels into $c_l$. With 5 ways for
 # each of 8 layers that makes $5^8$ plans. A rank sends
@@ -2299,7 +2267,7 @@ assert np.isclose(cheapest.min(), total.min())
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 24. Two puzzles
+# ## 23. Two puzzles
 #
 # **Puzzle 1: a grid for a machine.** 16 ranks lie on four nodes of four, and each node has one port. Wires inside a node
 # are ten times faster. The program sums its activations four times on the tensor axis, and its gradients once on the data
@@ -2408,7 +2376,7 @@ assert max(attempt.sent_bytes) == 2 * 7 / 8 * 32_000 == 56_000
 # In puzzle 2 ask what happens to a layer norm, which every tensor rank holds as a whole.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 25. Five questions
+# ## 24. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
@@ -2541,49 +2509,48 @@ assert round(100 * lost_share(600, 120, M_s)) == 17 and lost_share(tau_s, 120, M
 #     T. Goldstein, A. Bhatele. Democratizing AI: open-source scalable LLM training on GPU-based supercomputers.
 #     SC 2024. arXiv:2502.08145.
 # 11. TorchTitan. github.com/pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, and docs/performance.md of 2024.
-# 12. TensorFlow. Module `tf.distribute`, API documentation, tensorflow.org.
-# 13. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
-# 14. A. Bhatele, S. Singh, P. Singhania. Distributed Deep Learning on GPU-based Clusters. Slides, tutorial.
-# 15. D. Narayanan, A. Harlap, A. Phanishayee, V. Seshadri, N. Devanur, G. Ganger, P. Gibbons, M. Zaharia.
+# 12. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
+# 13. A. Bhatele, S. Singh, P. Singhania. Distributed Deep Learning on GPU-based Clusters. Slides, tutorial.
+# 14. D. Narayanan, A. Harlap, A. Phanishayee, V. Seshadri, N. Devanur, G. Ganger, P. Gibbons, M. Zaharia.
 #     PipeDream: generalized pipeline parallelism for DNN training. SOSP 2019.
-# 16. S. Li, Y. Zhao, R. Varma, O. Salpekar, P. Noordhuis, T. Li, A. Paszke, J. Smith, B. Vaughan, P. Damania, S.
+# 15. S. Li, Y. Zhao, R. Varma, O. Salpekar, P. Noordhuis, T. Li, A. Paszke, J. Smith, B. Vaughan, P. Damania, S.
 #     Chintala. PyTorch distributed: experiences on accelerating data parallel training. VLDB 2020.
 #     arXiv:2006.15704.
-# 17. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le, Y. Wu, Z. Chen.
+# 16. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le, Y. Wu, Z. Chen.
 #     GPipe: efficient training of giant neural networks using pipeline parallelism. NeurIPS 2019.
 #     arXiv:1811.06965. Table 1.
-# 18. M. Shoeybi, M. Patwary, R. Puri, P. LeGresley, J. Casper, B. Catanzaro. Megatron-LM: training multi-billion
+# 17. M. Shoeybi, M. Patwary, R. Puri, P. LeGresley, J. Casper, B. Catanzaro. Megatron-LM: training multi-billion
 #     parameter language models using model parallelism. arXiv:1909.08053.
-# 19. torchgpipe, documentation, page of benchmarks. github.com/kakaobrain/torchgpipe.
-# 20. M. Wahib, H. Zhang, T. T. Nguyen, A. Drozd, J. Domke, L. Zhang, R. Takano, S. Matsuoka. Scaling distributed
+# 18. torchgpipe, documentation, page of benchmarks. github.com/kakaobrain/torchgpipe.
+# 19. M. Wahib, H. Zhang, T. T. Nguyen, A. Drozd, J. Domke, L. Zhang, R. Takano, S. Matsuoka. Scaling distributed
 #     deep learning workloads beyond the memory capacity with KARMA. SC 2020. arXiv:2008.11421.
-# 21. S. Rajbhandari, J. Rasley, O. Ruwase, Y. He. ZeRO: memory optimizations toward training trillion parameter
+# 20. S. Rajbhandari, J. Rasley, O. Ruwase, Y. He. ZeRO: memory optimizations toward training trillion parameter
 #     models. SC 2020. arXiv:1910.02054.
-# 22. S. Rajbhandari, O. Ruwase, J. Rasley, S. Smith, Y. He. ZeRO-Infinity: breaking the GPU memory wall for
+# 21. S. Rajbhandari, O. Ruwase, J. Rasley, S. Smith, Y. He. ZeRO-Infinity: breaking the GPU memory wall for
 #     extreme scale deep learning. SC 2021. arXiv:2104.07857.
-# 23. Llama Team, AI @ Meta. The Llama 3 herd of models. arXiv:2407.21783, 2024. Section 3.3.4.
-# 24. J. W. Young. A first order approximation to the optimum checkpoint interval. Communications of the ACM
+# 22. Llama Team, AI @ Meta. The Llama 3 herd of models. arXiv:2407.21783, 2024. Section 3.3.4.
+# 23. J. W. Young. A first order approximation to the optimum checkpoint interval. Communications of the ACM
 #     17(9), 1974.
-# 25. Y. Zhao, A. Gu, R. Varma, L. Luo, C.-C. Huang, M. Xu, L. Wright, H. Shojanazeri, M. Ott, S. Shleifer, A. Desmaison,
+# 24. Y. Zhao, A. Gu, R. Varma, L. Luo, C.-C. Huang, M. Xu, L. Wright, H. Shojanazeri, M. Ott, S. Shleifer, A. Desmaison,
 #     C. Balioglu, P. Damania, B. Nguyen, G. Chauhan, Y. Hao, A. Mathews, S. Li. PyTorch FSDP: experiences on scaling fully
 #     sharded data parallel. VLDB 2023. arXiv:2304.11277. Section 5.4.
-# 26. N. Tazi, F. Mom, H. Zhao, P. Nguyen, M. Mekkouri, L. Werra, T. Wolf. The ultra-scale playbook: training LLMs on GPU
+# 25. N. Tazi, F. Mom, H. Zhao, P. Nguyen, M. Mekkouri, L. Werra, T. Wolf. The ultra-scale playbook: training LLMs on GPU
 #     clusters. Hugging Face, 2025. Bandwidths of NCCL on 1 to 64 nodes.
-# 27. MosaicML. github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md at commit 8c8dd48f.
-# 28. IBM, foundation model stack. github.com/foundation-model-stack/fms-fsdp, README.md at commit 5a296afe.
-# 29. Meta. Model cards of Llama 2, 3.1 and 4. github.com/meta-llama/llama-models at commit a9c89c47,
+# 26. MosaicML. github.com/mosaicml/llm-foundry, scripts/train/benchmarking/README.md at commit 8c8dd48f.
+# 27. IBM, foundation model stack. github.com/foundation-model-stack/fms-fsdp, README.md at commit 5a296afe.
+# 28. Meta. Model cards of Llama 2, 3.1 and 4. github.com/meta-llama/llama-models at commit a9c89c47,
 #     models/{llama2,llama3_1,llama4}/MODEL_CARD.md.
-# 30. DeepSeek-AI. DeepSeek-V3. github.com/deepseek-ai/DeepSeek-V3 at commit 9b4e9788, README.md.
-# 31. S. Bekman. Machine learning engineering, compute/accelerator/README.md at commit 744d01e1,
+# 29. DeepSeek-AI. DeepSeek-V3. github.com/deepseek-ai/DeepSeek-V3 at commit 9b4e9788, README.md.
+# 30. S. Bekman. Machine learning engineering, compute/accelerator/README.md at commit 744d01e1,
 #     github.com/stas00/ml-engineering. It cites the makers' data sheets.
-# 32. PyTorch. Asynchronous saving with Distributed Checkpoint. docs.pytorch.org/tutorials, updated on 3 February 2026.
-# 33. torchft. github.com/meta-pytorch/torchft at commit 7eb70878, README.md, 3 April 2026.
-# 34. A. Altenbernd, P. Wiesner, O. Kao. Exploring silent data corruption as a reliability challenge in LLM training.
+# 31. PyTorch. Asynchronous saving with Distributed Checkpoint. docs.pytorch.org/tutorials, updated on 3 February 2026.
+# 32. torchft. github.com/meta-pytorch/torchft at commit 7eb70878, README.md, 3 April 2026.
+# 33. A. Altenbernd, P. Wiesner, O. Kao. Exploring silent data corruption as a reliability challenge in LLM training.
 #     arXiv:2604.00726, 2026. Abstract.
-# 35. Megatron-LM, megatron/core/rerun_state_machine.py at commit d98e8a64. github.com/NVIDIA/Megatron-LM, 22 August 2026.
-# 36. R. Zhang, T. Liu, W. Feng, A. Gu, S. Purandare, W. Liang, F. Massa. SimpleFSDP: simpler fully sharded data parallel
+# 34. Megatron-LM, megatron/core/rerun_state_machine.py at commit d98e8a64. github.com/NVIDIA/Megatron-LM, 22 August 2026.
+# 35. R. Zhang, T. Liu, W. Feng, A. Gu, S. Purandare, W. Liang, F. Massa. SimpleFSDP: simpler fully sharded data parallel
 #     with torch.compile. arXiv:2411.00284, 2024. Abstract.
-# 37. TorchTitan. github.com/pytorch/torchtitan at commit b5bcd76c, torchtitan/experiments/graph_trainer/README.md,
+# 36. TorchTitan. github.com/pytorch/torchtitan at commit b5bcd76c, torchtitan/experiments/graph_trainer/README.md,
 #     21 August 2026.
 #
 # Read next: [1], whose section 3 argues by hand what the planner of this lecture computes; and [10], for a
