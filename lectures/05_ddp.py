@@ -645,17 +645,6 @@ assert two_orders.error is None
 # Line 1 makes the copies equal at the beginning. Line 8 gives all of them the same gradients. So
 # they stay equal, although no parameter is ever sent again.
 
-# %% [markdown] slideshow={"slide_type": "subslide"}
-# The algorithm is often shown as a picture with 21 lines, for instance in [3]. If you build from
-# that picture, four things will trouble you.
-#
-# | in the picture [3] | what you need |
-# |---|---|
-# | `if r = 0 then broadcast` | every rank calls the broadcast; rank 0 alone would hang, or leave the others to hang |
-# | all-reduce, and nothing else | divide by the number of ranks, or the learning rate is $p$ times as large as you think |
-# | unused parameters are marked in every forward pass | only with `find_unused_parameters=True`, since the search costs time in each step |
-# | buckets are made once, in the constructor | they are made again after the first step, in the order that was observed |
-
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "The network is the same on all ranks. How can the order differ at all?" Examples:
 # dropped layers, mixtures of experts, sentences of different length in a recursive network, and
@@ -876,7 +865,7 @@ assert statistics.values == [(0.0, 0.0), (1.0, 1.0)]
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Compression.** A communication hook may also send fewer bytes. One idea is to send 16 bits
-# instead of 32. Another is *PowerSGD* [4]: it replaces the gradient of an $m \times n$ matrix by a
+# instead of 32. Another is *PowerSGD* [3]: it replaces the gradient of an $m \times n$ matrix by a
 # product of two thin ones, $m \times r$ and $r \times n$, and keeps what is lost for the next step.
 # The bytes fall by the factor $\frac{m\,n}{r\,(m+n)}$.
 
@@ -1088,7 +1077,7 @@ assert round(27 * 2e3 * 511 * cluster.alpha_s) == 75
 # | gloo | tensors in main memory, over TCP; some calls also on GPUs | a laptop, tests, CPUs |
 # | MPI | what the MPI library can | only if you build PyTorch yourself with MPI |
 #
-# Slides often list all three for PyTorch, without this difference [5]. The package that `pip`
+# Slides often list all three for PyTorch, without this difference [4]. The package that `pip`
 # installs has no MPI in it:
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1116,7 +1105,7 @@ assert backends["gloo"] and not backends["mpi"]
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **What a bucket costs on real GPUs.** Two nodes with eight A100 each ran NCCL's all-reduce, and the
-# times were published [6]. Suppose that you have to reduce 1 GiB: in one bucket, in 64 of 16 MiB, or
+# times were published [5]. Suppose that you have to reduce 1 GiB: in one bucket, in 64 of 16 MiB, or
 # in 1024 of 1 MiB.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1143,16 +1132,16 @@ assert round(1024 * measured_us[2**20] / 1e3) == 88 and round(64 * measured_us[2
 assert round(measured_us[2**30] / 1e3) == 9
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
-# **Horovod, as history.** Before DDP had hooks for all this, Horovod [7] put ring all-reduces under
+# **Horovod, as history.** Before DDP had hooks for all this, Horovod [6] put ring all-reduces under
 # TensorFlow, Keras, PyTorch and MXNet. It solved the problem of section 5 differently. Every few
 # milliseconds the ranks agree which gradients are ready *everywhere*. These are fused into a buffer
 # and reduced; this is *tensor fusion*. Its *timeline* showed each tensor waiting, negotiating and
 # travelling, and many people saw exposed communication there for the first time. Its last release,
-# `0.28.1`, is of June 2023 [8]. The idea lives on in DDP's buckets.
+# `0.28.1`, is of June 2023 [7]. The idea lives on in DDP's buckets.
 #
 # On 512 P100 GPUs, with 25 Gbit/s between servers of four GPUs, Horovod reached an efficiency of 90 %
-# for Inception V3 and `ResNet-101` and of 68 % for VGG-16 [7]. Does our model say why VGG-16 is worse?
-# One P100 computes 154 pictures of VGG-16 per second [9]. We assume 64 pictures on each GPU; the
+# for Inception V3 and `ResNet-101` and of 68 % for VGG-16 [6]. Does our model say why VGG-16 is worse?
+# One P100 computes 154 pictures of VGG-16 per second [8]. We assume 64 pictures on each GPU; the
 # paper's batch may be another one.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
@@ -1555,16 +1544,15 @@ assert round(sum(ring_ms(nbytes, 32) for nbytes in REST[1:3])) == 38 and round(l
 # 2. S. Li, Y. Zhao, R. Varma, O. Salpekar, P. Noordhuis, T. Li, A. Paszke, J. Smith, B. Vaughan,
 #    P. Damania, S. Chintala. PyTorch Distributed: experiences on accelerating data parallel training.
 #    VLDB 2020. arXiv:2006.15704. The abstract, and section 3.
-# 3. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
-# 4. T. Vogels, S. P. Karimireddy, M. Jaggi. PowerSGD: practical low-rank gradient compression for
+# 3. T. Vogels, S. P. Karimireddy, M. Jaggi. PowerSGD: practical low-rank gradient compression for
 #    distributed optimization. NeurIPS 2019. arXiv:1905.13727.
-# 5. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
-# 6. Oracle. OCI HPC for OKE: output of nccl-tests on two nodes with eight A100 each.
+# 4. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
+# 5. Oracle. OCI HPC for OKE: output of nccl-tests on two nodes with eight A100 each.
 #    github.com/oracle-quickstart/oci-hpc-oke.
-# 7. A. Sergeev, M. Del Balso. Horovod: fast and easy distributed deep learning in TensorFlow.
+# 6. A. Sergeev, M. Del Balso. Horovod: fast and easy distributed deep learning in TensorFlow.
 #    arXiv:1802.05799, 2018. The efficiencies are also in the project's README.
-# 8. Horovod. Releases. github.com/horovod/horovod/releases.
-# 9. TensorFlow. Performance benchmarks, May 2017. github.com/tensorflow/docs.
+# 7. Horovod. Releases. github.com/horovod/horovod/releases.
+# 8. TensorFlow. Performance benchmarks, May 2017. github.com/tensorflow/docs.
 #
 # Read next: [2], sections 3 and 4, for what DDP's authors tried and left; and the source of your
 # PyTorch, `torch/nn/parallel/distributed.py`, whose comments you can now follow.

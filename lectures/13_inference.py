@@ -348,7 +348,7 @@ reveal("13/pages", taken[sizes.index(2048)] / taken[sizes.index(16)])
 # If you reserve 2048 tokens for each user, 19.6 % of the memory holds something. With blocks of 16 tokens it is 98.2 %,
 # and 5.0 times as many users fit. On the average half of each user's last block is empty. Small blocks waste less. But
 # each block is a place to look up, and a GPU reads long stretches faster. vLLM, the program of the paper, takes 16 tokens
-# unless you say otherwise [21].
+# unless you say otherwise [19].
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Blocks can also be **shared**. Many prompts begin alike, for example with the same instructions. Then the blocks of
@@ -926,7 +926,7 @@ reveal("13/continuous", static_steps / continuous_steps)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Your scheduler must decide without knowing how long a response will be. Admit too many requests and the KV cache runs
-# out: one of them is **preempted**, and its cache is recomputed later, as vLLM does it [22]. Admit too few and memory
+# out: one of them is **preempted**, and its cache is recomputed later, as vLLM does it [20]. Admit too few and memory
 # stays empty. The extra module `batching` asks you for the rule.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1126,7 +1126,7 @@ assert round(stored / 1e9) in range(70, 72) and 2.0 < speedup(0.8, 6, 0.1) < 2.5
 # **Prefix caching.** Many requests begin alike: with the same system prompt, the same document, or the conversation so
 # far. If *all tokens before* are the same, so are keys and values. So an engine keeps the KV blocks of section 4 when a
 # request has ended, and looks for them when the next one comes. vLLM names a block by a hash of its tokens and of the
-# block before it [22]; SGLang keeps a radix tree [23]. If memory runs out, the block goes that wasn't used for the
+# block before it [20]; SGLang keeps a radix tree [21]. If memory runs out, the block goes that wasn't used for the
 # longest time, the end of a chain first.
 
 
@@ -1183,7 +1183,7 @@ assert SHARED / (OWN + SHARED) == 0.75
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Routing.** With several replicas of the model, who gets the next request? Round robin spreads each system prompt over
 # all caches. A router that knows the caches can do better. Dynamo's adds, for each replica, a weight times the prefill
-# blocks that would be new there, and the blocks in decode, and takes the smallest sum [24]. Here are four replicas for
+# blocks that would be new there, and the blocks in decode, and takes the smallest sum [22]. Here are four replicas for
 # prefill, each with room for two of 8 system prompts. Requests come 40 times a second, and some prompts are
 # asked for more often.
 
@@ -1242,7 +1242,7 @@ assert round(routes[100][1], 1) == 8.9 and 4 / least_s(OWN + SHARED) < 40
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Chunked prefill and disaggregation** are section 9's two cures. vLLM has one budget of tokens for each step,
-# `max_num_batched_tokens`. Tokens in decode come first, and chunks of prompts take what is left [22]. How large should
+# `max_num_batched_tokens`. Tokens in decode come first, and chunks of prompts take what is left [20]. How large should
 # it be? A step reads all weights, so it should have at least the $n^*$ of section 2. The more tokens, the
 # longer each user waits for the next one. Here it is 256.
 #
@@ -1414,7 +1414,7 @@ assert [round(first, 2) for first in firsts[2:4]] == [0.36, 0.10] and firsts[4] 
 assert round(256 * cost["token_s"], 3) == 0.029 and ridge < 256 and round(firsts[0]) == 15
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **A smaller cache: MLA.** Section 3 shrank the KV cache with key heads. *Multi-head latent attention* [25] goes further:
+# **A smaller cache: MLA.** Section 3 shrank the KV cache with key heads. *Multi-head latent attention* [23] goes further:
 # a token keeps one *latent* vector in each layer, from which all heads compute their keys and values. DeepSeek-V3 has 61
 # layers, and keeps 512 numbers and 64 more for positions in each.
 
@@ -1434,7 +1434,7 @@ reveal("13/latent", latent / 1e3)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A token leaves 70.3 kB. The model of section 1 keeps 328 kB, and with keys and values of all its 128 heads DeepSeek-V3
 # would keep 4.0 MB. But a latent belongs to *all* heads, so tensor parallelism can't shard it: each of 8 GPUs keeps all
-# 70 kB, where it keeps 41 kB for the model of section 1. So such models are served differently [26]: attention is data
+# 70 kB, where it keeps 41 kB for the model of section 1. So such models are served differently [24]: attention is data
 # parallel, each GPU with requests of its own, and the MLPs are experts, spread over all GPUs (lecture 14). Eight GPUs
 # then hold 8 times as many requests as with tensor parallelism.
 
@@ -1847,55 +1847,12 @@ assert round(8e9 * 4.5 / 8 / 1e9, 1) == 4.5 and round(50e9 / (8e9 * 4.5 / 8)) ==
 assert (run.values[3][0] > 2**20).any() and round(50e9 / 1e9) == 50
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 18. GPUs beside deep learning
-#
-# A deck asks whether other machine learning needs GPUs [16]. It shows *RAPIDS*: cuDF works on tables as pandas
-# does, and cuML has the methods of scikit-learn. Its bars compare an A100 of 80 GB with **one core** of a server's
-# processor. What can be said without the bars?
-#
-# Such methods mostly read their data, and do little with each number. So bandwidth decides. The whole processor
-# reads 204.8 GB/s from 8 channels of memory. The GPU reads about 2 TB/s, so it can be 10 times as fast as the
-# *whole* processor, if the data are in its memory. They come over PCIe, at 31.5 GB/s. The processor would have
-# read them 6.5 times by then.
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "13/rapids",
-    "How many times must a method read the data, until the GPU is faster with the copy included?",
-    unit="times",
-)
-
-# %% slideshow={"slide_type": "fragment"}
-channels, pcie = 8 * 3.2 * 8, 16 * 16 / 8 * 128 / 130  # GB/s: DDR4-3200; PCIe 4.0 with 16 lanes
-passes = (1 / pcie) / (1 / channels - 1 / a100)
-print(
-    f"processor {channels:.1f} GB/s, PCIe {pcie:.1f} GB/s, GPU {a100 / channels:.1f} times as fast"
-)
-reveal("13/rapids", passes)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# The method must read the data more than 7.2 times. One look at a table doesn't pay. Ten steps that leave the data on
-# the GPU do. This is what cuDF is for. The table stays on the GPU from the moment when it is read until the network has
-# learned from it.
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# **The decks' reading list.** Jain, Ghosh and Nandanoori [19] measured networks for time series on A100 and V100
-# GPUs, in two frameworks and several formats. They found that moving, changing and joining data can take more than
-# half of the time. Yin and others [20] compare such workloads on systems of the largest kind. Read both with the
-# rooflines of this course: which of their numbers are arithmetic, which are memory, and which are neither?
-
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(channels, 1) == 204.8 and round(pcie, 1) == 31.5 and round(channels / pcie, 1) == 6.5
-assert round(passes, 1) == 7.2 and round(a100 / channels) == 10 and round(a100 / 1e3) == 2
-assert stated["Jain, data movement, share"] == 0.5
-
-# %% [markdown] slideshow={"slide_type": "slide"}
 # ## At home
 #
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 19. Puzzles
+# ## 18. Puzzles
 #
 # **Puzzle 1: a short all-reduce.** In the decode an all-reduce carries few bytes, and latency is all that counts.
 # This program sends a vector of 64 numbers round a ring. Eight ranks take 15 µs. The target is 6 µs.
@@ -2063,7 +2020,7 @@ assert (round(attempt.time_us), round(solved.time_us)) == (1154, 398)
 # 3 ask what five users would gain: nothing, all stages are busy with four.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 20. Five questions
+# ## 19. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
@@ -2208,19 +2165,15 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 #     networks from decentralized data. AISTATS 2017. arXiv:1602.05629.
 # 18. K. Bonawitz, V. Ivanov, B. Kreuter, A. Marcedone, H. B. McMahan, S. Patel, D. Ramage, A. Segal, K. Seth.
 #     Practical secure aggregation for privacy-preserving machine learning. CCS 2017.
-# 19. M. Jain, S. Ghosh, S. P. Nandanoori. Workload characterization of a time-series prediction system for
-#     spatio-temporal data. CF 2022.
-# 20. J. Yin, and others. Comparative evaluation of deep learning workloads for leadership-class systems.
-#     BenchCouncil Transactions, 2021.
-# 21. vLLM. github.com/vllm-project/vllm, vllm/config/cache.py at commit 002f10e0.
-# 22. vLLM. Documentation, pages "Automatic prefix caching" (version 0.8.2, design) and "Optimization and tuning" (version
+# 19. vLLM. github.com/vllm-project/vllm, vllm/config/cache.py at commit 002f10e0.
+# 20. vLLM. Documentation, pages "Automatic prefix caching" (version 0.8.2, design) and "Optimization and tuning" (version
 #     0.17.1). docs.vllm.ai.
-# 23. L. Zheng, and others. SGLang: efficient execution of structured language model programs. NeurIPS 2024.
+# 21. L. Zheng, and others. SGLang: efficient execution of structured language model programs. NeurIPS 2024.
 #     arXiv:2312.07104.
-# 24. NVIDIA. Dynamo, documentation of version 1.6.0, page "Router design". docs.nvidia.com/dynamo.
-# 25. DeepSeek-AI. DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language model. arXiv:2405.04434.
+# 22. NVIDIA. Dynamo, documentation of version 1.6.0, page "Router design". docs.nvidia.com/dynamo.
+# 23. DeepSeek-AI. DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language model. arXiv:2405.04434.
 #     Sizes of DeepSeek-V3 as in its report, arXiv:2412.19437.
-# 26. Ray. Documentation, page "Data parallel attention". docs.ray.io, serve/llm/user-guides.
+# 24. Ray. Documentation, page "Data parallel attention". docs.ray.io, serve/llm/user-guides.
 #
 # Read next: [5], for the cache that you write in the assignment; and [10], whose less than a thousand lines of
 # Python do much of what this lecture is about.

@@ -1331,37 +1331,6 @@ assert 32 * ranks * m.k // m.E == ranks == 256 and round(1e-9 / nvl72.beta_s_per
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 12. What has been published
 #
-# **A model against a model.** AMD and GPU MODE held a contest in 2025 for dispatch and combine among eight MI300X in a
-# node. The task states a "speed of light" for five sizes [9]. It is the result of a model, and not a measurement. Which
-# model was it? Try latency and bandwidth, $\alpha + n\beta'$, where $n$ is $T\,k\,d\,w\,(P-1)/P$ with 2 bytes a number.
-# The first and the last row of the table fix $\alpha$ and $\beta'$.
-
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "14/light",
-    "16 tokens, 2 experts, width 6144: 6.33 µs. 256, 8, 7168: 104.36 µs. And 256 tokens, 8 experts, width 4096?",
-    unit="µs",
-)
-
-# %% slideshow={"slide_type": "fragment"}
-light = table(LECTURES / "data" / "amd_speed_of_light.csv")
-nbytes = light["max_num_tokens"] * light["experts_per_token"] * light["hidden_dim"] * 2 * 7 / 8
-per_byte = (light["time_us"][-1] - light["time_us"][0]) / (nbytes[-1] - nbytes[0])
-alpha_us = light["time_us"][0] - per_byte * nbytes[0]
-line_us = alpha_us + per_byte * nbytes
-print(f"{alpha_us:.1f} µs and {1e-3 / per_byte:.1f} GB/s")
-for size, said, ours in zip(nbytes, light["time_us"], line_us):
-    print(
-        f"{size / 1e6:6.2f} MB: stated {said:6.2f} µs, line {ours:6.2f} µs, {ours / said - 1:+.1%}"
-    )
-reveal("14/light", line_us[3])
-
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# The line says 61.8 µs, and so does the table. Four of its five rows are 5.0 µs and 258.6 GB/s, within 0.1 %. The
-# second row is 4 % lower than the line, and we don't know why. So the table [9] is our own formula with two constants,
-# for one direction. Its fit says nothing about GPUs. It says that whoever made the table thought as we do.
-
-# %% [markdown] slideshow={"slide_type": "subslide"}
 # **A measurement.** DeepEP [8] publishes times of its low-latency kernels on H800. Each GPU has 128 tokens and a port
 # of 50 GB/s to other nodes. Dispatch sends 7392 bytes for a token: 7168 numbers of 8 bits, with a scale of 4 bytes for
 # each 128 of them. Combine sends 14,336. There are 8 GPUs in a node, so the part $(P-8)/P$ of the tokens crosses. Let the
@@ -1411,17 +1380,9 @@ for gb_per_s in (50, 900):
     print(f"{gb_per_s} GB/s: {bound:.1f} tokens a second")
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-off = np.abs(line_us / light["time_us"] - 1)
-assert (
-    off[[0, 2, 3, 4]].max() < 0.001
-    and round(100 * off[1]) == 4
-    and line_us[1] > light["time_us"][1]
-)
-assert round(alpha_us, 1) == 5.0 and round(1e-3 / per_byte, 1) == 258.6 and len(off) == 5
 assert 7168 + 7168 // 128 * 4 == 7392 and [round(rates[way], 1) for way in rates] == [46.7, 41.7]
 wrong = {way: np.abs(lines[way] / deep[f"{way}_us"] - 1)[2:5].max() for way in lines}
 assert round(lines["there"][3]) == 179 and deep["there_us"][3] == 173
-assert round(line_us[3], 1) == 61.8 == round(light["time_us"][3], 1)
 assert round(wrong["there"], 3) == 0.034 and 0.05 < wrong["back"] < 0.065
 assert deep["there_gb_per_s"][[0, 1, 5]].tolist() == [98, 63, 39]
 through = 128 * 8 * 7392 * cross[1:] / deep["there_us"][1:] / 1e3
@@ -1500,12 +1461,60 @@ assert round(0.75 * between_ms["at most 4 nodes"]) == 106 and round(enough, -2) 
 assert round(stored / 1e9) == 671 and round(used / 1e9) == 37
 
 # %% [markdown] slideshow={"slide_type": "slide"}
+# ## Appendix: not taught
+#
+# For those who want to know more. Nothing that is taught needs it.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 15. A speed of light
+#
+# AMD and GPU MODE held a contest in 2025 for dispatch and combine among eight MI300X in a
+# node. The task states a "speed of light" for five sizes [9]. It is the result of a model, and not a measurement. Which
+# model was it? Try latency and bandwidth, $\alpha + n\beta'$, where $n$ is $T\,k\,d\,w\,(P-1)/P$ with 2 bytes a number.
+# The first and the last row of the table fix $\alpha$ and $\beta'$.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "14/light",
+    "16 tokens, 2 experts, width 6144: 6.33 µs. 256, 8, 7168: 104.36 µs. And 256 tokens, 8 experts, width 4096?",
+    unit="µs",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+light = table(LECTURES / "data" / "amd_speed_of_light.csv")
+nbytes = light["max_num_tokens"] * light["experts_per_token"] * light["hidden_dim"] * 2 * 7 / 8
+per_byte = (light["time_us"][-1] - light["time_us"][0]) / (nbytes[-1] - nbytes[0])
+alpha_us = light["time_us"][0] - per_byte * nbytes[0]
+line_us = alpha_us + per_byte * nbytes
+print(f"{alpha_us:.1f} µs and {1e-3 / per_byte:.1f} GB/s")
+for size, said, ours in zip(nbytes, light["time_us"], line_us):
+    print(
+        f"{size / 1e6:6.2f} MB: stated {said:6.2f} µs, line {ours:6.2f} µs, {ours / said - 1:+.1%}"
+    )
+reveal("14/light", line_us[3])
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# The line says 61.8 µs, and so does the table. Four of its five rows are 5.0 µs and 258.6 GB/s, within 0.1 %. The
+# second row is 4 % lower than the line, and we don't know why. So the table [9] is our own formula with two constants,
+# for one direction. Its fit says nothing about GPUs. It says that whoever made the table thought as we do.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+off = np.abs(line_us / light["time_us"] - 1)
+assert (
+    off[[0, 2, 3, 4]].max() < 0.001
+    and round(100 * off[1]) == 4
+    and line_us[1] > light["time_us"][1]
+)
+assert round(alpha_us, 1) == 5.0 and round(1e-3 / per_byte, 1) == 258.6 and len(off) == 5
+assert round(line_us[3], 1) == 61.8 == round(light["time_us"][3], 1)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
 # ## At home
 #
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 15. Puzzles
+# ## 16. Puzzles
 #
 # **Puzzle 1: no padding.** Each rank has up to 30 tokens for each other one. This program sends buffers of 40 tokens to
 # everybody, full or not: 48,000 bytes from each rank. The target is 24,100 bytes.
@@ -1662,7 +1671,7 @@ assert round(solved.time_us) in range(100, 108) and round(attempt.time_us) in ra
 # travel to the host first. In puzzle 3 ask why four ranks need no copies and eight do.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 16. Five questions
+# ## 17. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #

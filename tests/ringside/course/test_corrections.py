@@ -152,3 +152,12 @@ def test_states_and_rates_of_sharded_systems_follow() -> None:
     chosen = (runs["scheme"] == "ZeRO-3") & (runs["gpus"] > 384) & (runs["gpus"] <= 1536)
     days = set(runs["days"][chosen & (runs["parameters_billion"] == 174.6)].tolist())
     assert days == {74} and "74 days on 768 and on 1536" in line(SYSTEMS, "| ZeRO-3 of 2021")
+
+
+def test_a_table_pays_on_a_gpu_after_some_passes() -> None:
+    text = SYSTEMS.read_text(encoding="utf-8")
+    channels, pcie, a100 = 8 * 3.2 * 8, 16 * 16 / 8 * 128 / 130, 2039.0  # GB/s
+    assert f"reads {channels:.1f} GB/s from 8 channels" in text
+    assert f"PCIe 4.0, at {pcie:.1f} GB/s" in text
+    assert f"more than {(1 / pcie) / (1 / channels - 1 / a100):.1f} times" in text
+    assert round(a100 / channels) == 10
