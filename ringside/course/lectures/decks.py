@@ -34,6 +34,7 @@ from ringside.course.predictions.boxes import question_html
 from ringside.course.predictions.in_notebook import guessed_in, is_notes, prompt_of
 
 WORDS, LINES, COLUMNS, BESIDE, ROWS = 25, 12, 84, 58, 8  # of a slide, at most
+LARGE = 64  # columns of what a cell printed that fit in large letters
 SLIDES = (22, 26)  # of a meeting of 70 minutes
 
 _BORROWED = re.compile(r"\{(figure|prompt|code|output) ([^{}]+)\}")
@@ -209,8 +210,17 @@ def _shown(output: Any, and_printed: bool) -> str:
         )
     if "text/html" in data:
         return str(data["text/html"])
-    printed = output.get("text", data.get("text/plain", ""))
-    return f"<pre>{escape(printed.rstrip())}</pre>" if and_printed and printed else ""
+    lines = _printed(output) if and_printed else []
+    kind = ' class="deck-wide"' if max(map(len, lines), default=0) > LARGE else ""
+    return f"<pre{kind}>{escape(chr(10).join(lines))}</pre>" if lines else ""
+
+
+def _printed(output: Any) -> list[str]:
+    """The lines that an output prints, if it is no picture."""
+    data = output.get("data", {})
+    if {"image/png", "text/html"} & set(data):
+        return []
+    return str(output.get("text", data.get("text/plain", ""))).rstrip().splitlines()
 
 
 def _asking(key: str, notebook: Notebook) -> Any:
@@ -282,6 +292,9 @@ def _faults(slide: Slide, notebook: Notebook, numbers: set[str]) -> Iterator[str
     for number in _numbers(f"{slide.title}\n{slide.text}"):
         if number not in numbers:
             yield f"says {number}; the lecture has no such number."
+    for line in map(str.strip, slide.lines):
+        if line.startswith("{") and not _BORROWED.fullmatch(line):
+            yield f"has {line!r}, which borrows nothing: a name has no braces in it."
     for kind, name in slide.borrowed:
         try:
             yield from _too_large(kind, name, slide, notebook)
@@ -292,13 +305,16 @@ def _faults(slide: Slide, notebook: Notebook, numbers: set[str]) -> Iterator[str
 def _too_large(kind: str, name: str, slide: Slide, notebook: Notebook) -> Iterator[str]:
     """What of a borrowed thing doesn't fit."""
     _html(kind, name, notebook)
+    lines: list[str] = []
     if kind == "code":
         lines = _code(name, notebook)
-        if len(lines) > LINES:
-            yield f"shows {len(lines)} lines of code; at most {LINES}."
-        widest, wide = max(map(len, lines)), BESIDE if len(slide.borrowed) > 1 else COLUMNS
-        if widest > wide:
-            yield f"shows code of {widest} columns; here at most {wide} fit."
+    elif kind == "output":
+        lines = [line for one in _with_words(name, notebook).outputs for line in _printed(one)]
+    if len(lines) > LINES:
+        yield f"shows {len(lines)} lines of {kind}; at most {LINES}."
+    widest = max(map(len, lines), default=0)
+    if widest > (wide := BESIDE if len(slide.borrowed) > 1 else COLUMNS):
+        yield f"shows {kind} of {widest} columns; here at most {wide} fit."
 
 
 def _words(slide: Slide) -> int:

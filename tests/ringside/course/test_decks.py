@@ -81,6 +81,7 @@ def test_a_program_is_borrowed_by_its_words(tmp_path: Path) -> None:
         ("## Halves\n{figure 3}\nNote: ask", "the lecture has no caption '*Figure 3.'"),
         ('## Halves\n{code a.py "y" 1}\nNote: ask', "'y' of a.py; the lecture's has no such"),
         ('## Halves\n{output "y ="}\nNote: ask', "no cell that shows has it"),
+        ('## Halves\n{output "z = {"}\nNote: ask', "which borrows nothing"),
         ("## {prompt nothing}", "the lecture has no such prompt"),
         ("## Halves", "has no note for the speaker"),
         (f"## {'Halves ' * 13}\nNote: ask", "has a title of 91 letters"),
@@ -92,6 +93,28 @@ def test_what_doesnt_fit_or_isnt_the_lectures_is_named(
 ) -> None:
     found = faults(slide, "The ring takes 54 µs.", "%%writefile a.py\nx = 1", tmp_path=tmp_path)
     assert len(found) == 1 and fault in found[0]
+
+
+def printing(columns: int) -> Any:
+    """A lecture whose one output is a line so wide."""
+    lecture = notebook("%print(line)")
+    lecture.cells[-1].outputs = [new.new_output("stream", text="x" * columns + "\n")]
+    return lecture
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "fault"),
+    [(64, "<pre>", ""), (65, '<pre class="deck-wide">', ""), (85, "<pre", "at most 84 fit")],
+)
+def test_wide_output_gets_smaller_letters(
+    columns: int, kind: str, fault: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "07.md"
+    path.write_text('# Meeting 1\n\n## Halves\n{output "line"}\nNote: ask\n', encoding="utf-8")
+    deck = decks.read(path)
+    assert kind in decks.cells(deck, printing(columns))[1].source
+    found = list(decks.wrong(deck, printing(columns)))
+    assert len(found) == bool(fault) and fault in "".join(found)
 
 
 def test_a_number_of_the_lecture_may_be_said(tmp_path: Path) -> None:
