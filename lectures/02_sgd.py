@@ -445,7 +445,7 @@ show(
 reveal("02/first-epoch", lower)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. Forty epochs with all images at once, and with batches of 32.*
+# *Figure 3. Forty epochs with all images at once, and with batches of 32.*
 #
 # After one epoch the loss is 0.448 with all images, which made one step. It is 0.219 with batches,
 # which made 45 steps for the same work. After 40 epochs the full batch has come down to 0.203. The
@@ -516,7 +516,7 @@ ringside.run("workers.py:train", 4, short).timeline
 reveal("02/sum-or-mean", "they learn faster" if ratio < 0.9 else verdict)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. Three steps of four workers. Each bar is a call of* `allreduce`*.*
+# *Figure 4. Three steps of four workers. Each bar is a call of* `allreduce`*.*
 #
 # Each $g_n$ is a mean already, so their sum is four times the gradient. Your learning rate is then four
 # times what you wrote: 2.3 times the border of section 3. Divide by the number of workers. Or let the
@@ -861,7 +861,7 @@ show(
 reveal("02/one-image", 100 * share["fc6", 1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 9. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are blue,
+# *Figure 5. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are blue,
 # linear layers are orange.*
 #
 # The convolutions stand under the flat roof even with one image, because a kernel is used again at
@@ -1017,7 +1017,7 @@ show(
 reveal("02/momentum-border", 1 + mu)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 3. Loss after 200 steps against the learning rate. Dotted lines are the predicted borders. A
+# *Figure 6. Loss after 200 steps against the learning rate. Dotted lines are the predicted borders. A
 # cross marks a run that blew up.*
 #
 # The border moves by $1+\mu$ only, which is 1.9 times for $\mu = 0.9$. The gain of momentum is at the
@@ -1065,7 +1065,7 @@ explore(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. The first 60 steps, with the learning rate and the momentum that you choose.*
+# *Figure 7. The first 60 steps, with the learning rate and the momentum that you choose.*
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert len(eigenvalues) == 65 and len(descend(0.1, 0.0, num_steps=60)) == 60 + 1
@@ -1189,7 +1189,7 @@ show(
 reveal("02/network-too-high", words if np.isfinite(end) else "at infinity")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. Training loss of a network with two layers, for four learning rates.*
+# *Figure 8. Training loss of a network with two layers, for four learning rates.*
 #
 # It is the same picture as before, though nothing is quadratic any more. A rate of 0.003 is too low:
 # the network reads 73 % after 20 epochs. A rate of 0.3 reads 99 % of digits that it has never seen.
@@ -1241,7 +1241,7 @@ show(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 7. Loss after three epochs for five learning rates and four batch sizes. White squares mark
+# *Figure 9. Loss after three epochs for five learning rates and four batch sizes. White squares mark
 # one diagonal.*
 #
 # Go up along a diagonal: four times the batch, and four times the learning rate. You read 0.56, 0.57,

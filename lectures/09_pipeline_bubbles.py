@@ -1896,7 +1896,7 @@ show(figure, "Published speeds over predicted ones, both logarithmic, with a ban
 reveal("09/published", right[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 12. GPipe's published speeds (table 2 of [4], $K$ of 2, 4 and 8) against the bubble's formula.
+# *Figure 13. GPipe's published speeds (table 2 of [4], $K$ of 2, 4 and 8) against the bubble's formula.
 # Points above the band can't be explained with equal work. Points below it have more to them than the
 # bubble.*
 #

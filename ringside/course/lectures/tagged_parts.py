@@ -145,6 +145,9 @@ def headings(cells: Sequence[Notebook]) -> Iterator[str]:
         yield "the first cell, and it alone, begins with the title, # Lecture N: ..."
     if any(level > 3 for level in levels):
         yield "a heading is smaller than ###."
+    captions = [int(number) for number in re.findall(r"(?m)^\*Figure (\d+)\.", prose)]
+    if captions != list(range(1, len(captions) + 1)):
+        yield f"its captions are of figures {captions}: number them in their order."
 
 
 def order(cells: Sequence[Notebook]) -> Iterator[str]:

@@ -281,6 +281,7 @@ def lacks(tiny, text, has_picture=True):
         ("assert 1 + 1", "1 + 1", "nothing below question 5 (cell 14) asserts"),
         ("# 2. Two. 2021.\n", "", "cited but not listed: [2]."),
         ("They say 3 [2],", "They say 3 [1],", "listed but not cited: [2]."),
+        ("say 3 [2]", "say 3 [2].\n#\n# *Figure 2.* It", "its captions are of figures [2]"),
         ("# ## 1.", "# # 1.", "the first cell, and it alone, begins with the title"),
     ],
 )
