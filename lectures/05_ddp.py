@@ -193,7 +193,7 @@ assert round(2 * 51200 * 2304 / 1e6) == 236
 # parameter. Let them add a print of `parameter.grad.norm()` in the hook: there is one line for
 # `words`. Ask then: "What would happen if you sent the gradient after the first use?"
 
-# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=30
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=25
 # ## 3. Start the all-reduce early
 #
 # We go back to a size that you can run. A network has 12 layers. A layer's forward pass takes
@@ -477,8 +477,9 @@ def two_rows(buckets, alpha_us):
     fills_us, takes_us = BACKWARD_US / buckets, RING * alpha_us + BYTES_US / buckets
     pause_us = max(fills_us, takes_us)  # from one start to the next
     starts = [fills_us + i * pause_us for i in range(buckets)]
-    axis.broken_barh([(i * 80, 78) for i in range(12)], (1.1, 0.7), color=BACKWARD)
-    axis.broken_barh([(s, takes_us - 3) for s in starts], (0.2, 0.7), color=COMMUNICATION)
+    edge = {"edgecolor": "white", "linewidth": 1.5}
+    axis.broken_barh([(i * 80, 80) for i in range(12)], (1.1, 0.7), facecolor=BACKWARD, **edge)
+    axis.broken_barh([(s, takes_us) for s in starts], (0.2, 0.7), facecolor=COMMUNICATION, **edge)
     axis.axvspan(BACKWARD_US, starts[-1] + takes_us, color=EXPOSED, alpha=0.25, lw=0)
     tail_us = starts[-1] + takes_us - BACKWARD_US
     axis.set_title(f"exposed: {tail_us:.0f} µs", loc="right", fontsize=10, color=EXPOSED)
@@ -574,7 +575,7 @@ assert round(runs[12, 10]) == 111 and round(formula_us(12, 10)) == 430
 # small too?" The first one starts the network early; the last one is what is exposed. Equal
 # buckets are a simplification, and puzzle 2 leaves it behind.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=5
 # ## 5. One order on all ranks, and the algorithm of DDP
 #
 # Ranks match all-reduces by their order only: the first call on one rank goes with the first call
@@ -601,7 +602,8 @@ def step(comm):
 # The right sums are 1 + 1 = 2 for `first` and 10 + 10 = 20 for `last`.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("05/two-orders", "What happens?",
+guess("05/two-orders", "Two ranks start the all-reduces of two equally long gradients in opposite "
+      "orders. What happens?",
       choices=["right sums", "wrong sums, no error", "an error", "a deadlock"])  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1203,7 +1205,12 @@ for rank in range(4):
     waiting = sum(event["dur"] for event in own if event["cat"] != "compute")
     print(f"rank {rank}: computes {computing:.0f} µs, waits {waiting:.0f} µs")
 
+# %% slideshow={"slide_type": "fragment"}
+profiled.timeline
+
 # %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 6. The same step as a timeline. Rank 2 computes to the end; the others have long tails.*
+#
 # Three ranks wait for 295 µs, and rank 2 waits for 55 µs. **The rank that waits least is the slow
 # one.** Without rank 2's row you would blame the network. In a profile, look for these signs, in this
 # order:
