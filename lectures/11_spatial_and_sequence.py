@@ -40,15 +40,15 @@
 # | $N, d, a$ | tokens of a sequence, width of the model, attention heads |
 # | $w$ | bytes of a number |
 # | $\alpha, \beta, F$ | latency in s, seconds per byte, operations per second of a rank |
-# | $B, C, H, W$ | from section 8 on: images, channels, rows and columns of a layer's input |
-# | $k$, $h = \lfloor k/2 \rfloor$ | from section 8 on: rows of a kernel, and rows that it reaches up and down |
+# | $B, C, H, W$ | from section 10 on: images, channels, rows and columns of a layer's input |
+# | $k$, $h = \lfloor k/2 \rfloor$ | from section 10 on: rows of a kernel, and rows that it reaches up and down |
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
 # **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Sections 2 to 7 are about sequences and are taught; sections 8 to 15, about images, are
-# reading.
+# **For teachers.** Sections 2 to 9 are about sequences and are taught in two meetings; sections 10 to 17,
+# about images, are reading.
 #
 # Ask at the beginning: "You have one sequence and four GPUs. What do you cut?" Most classes say at once:
 # the sequence. Then ask what a GPU lacks when it has its quarter.
@@ -71,7 +71,7 @@ from ringside.course.lectures import Knob, course_machine, explore, puzzle, show
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
-RANKS = ["#56b4e9", "#b5a642", "#b56576", "#009e73"]  # a colour for each of four ranks
+RANKS = ["#332288", "#ddaa33", "#56b4e9", "#bb5566"]  # a colour for each of four ranks
 RING, ZIGZAG, ULYSSES = "#b56576", "#0072b2", "#e69f00"
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=5
@@ -122,7 +122,7 @@ print(f"{image_GB:.0f} GB in FP32; a GPU of the cluster has {gpu.memory_bytes / 
 #   all-reduces carries all tokens: 604 MB, twice forward and twice backward in each layer.
 #
 # What remains is to cut the sample. **How far can 32 GPUs bring down the time of the sequence?** Section 7
-# closes the question. **How much of the image stays on each GPU?** Section 13 says what that costs.
+# closes the question. **How much of the image stays on each GPU?** Section 15 says what that costs.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 from ringside.course.lectures import SIZES
@@ -160,7 +160,7 @@ assert round(image_GB) == 72 and round(gpu.memory_bytes / 1e9, 1) == 42.4 and le
 # | how many ranks | at most the heads | up to the tokens; see section 7 |
 #
 # Lecture 8 wrote the first. It belongs to tensor parallelism, and saves memory there. Long sequences need the second,
-# and sections 3 to 7 are about it.
+# and sections 3 to 9 are about it.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -584,12 +584,11 @@ assert all(seen[r][s] == 64 * 64 / 2 for r in range(4) for s in range(4) if r !=
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained")
 colours = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in RANKS]) / 255
 for axis, deal in zip(panels, (consecutive, zigzag)):
-    rank_of = np.empty(8, int)
-    for rank, chunks in enumerate(deal(4, 8)):
-        rank_of[chunks] = rank
+    rank_of = np.argsort(np.concatenate(deal(4, 8))) // 2  # two chunks for each rank
     for i in range(8):
         for j in range(i + 1):
-            tint = colours[rank_of[i]] if rank_of[i] != rank_of[j] else colours[rank_of[i]] * 0.6
+            pale = 0 if rank_of[i] == rank_of[j] else 0.4  # others' keys
+            tint = (1 - pale) * colours[rank_of[i]] + pale
             corners_of = [(j, i), (j, i + 1), (j + 1, i + 1), (j + 1, i)][: 3 if i == j else 4]
             axis.add_patch(plt.Polygon(corners_of, fc=tint, ec="white"))
     axis.set(xlim=(0, 8), ylim=(8, 0), aspect="equal", xlabel="chunk of keys", title=deal.__name__)
@@ -759,7 +758,7 @@ assert run.timeline.bytes_matrix.sum(axis=1)[0] == sends[1]
 # | most ranks | the tokens | the heads for keys and values (or copies of them) |
 # | causal mask | needs zigzag | even by itself |
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 7. Which one, when
 #
 # A ring hides its messages if a turn's work takes longer than a turn's message. A part has $n = N/P$ tokens. With a
@@ -806,21 +805,6 @@ from ring_torch import pass_on
 import ringside
 
 
-def ring(group, tokens, width, kv_width, balanced):
-    rank, P, part = group.rank(), group.size(), tokens // group.size()
-    here = torch.empty(2, part, kv_width, dtype=torch.bfloat16)
-    for turn in range(P):
-        moving = pass_on(group, here)[1] if turn < P - 1 else []
-        pairs = part**2 * (0.5 if balanced or turn == 0 else float(rank >= turn))
-        ringside.compute(num_flops=4 * width * pairs, phase=f"turn {turn}")
-        for work in moving:
-            work.wait()
-
-
-# %% slideshow={"slide_type": "fragment"}
-# %%writefile -a schemes.py
-
-
 def ulysses(group, tokens, width):
     P = group.size()
     for arrays in (3, 1):  # queries, keys and values; the result
@@ -828,6 +812,24 @@ def ulysses(group, tokens, width):
         dist.all_to_all_single(torch.empty_like(mine), mine, group=group)
         if arrays == 3:
             ringside.compute(num_flops=4 * width / P * tokens**2 / 2, phase="attention")
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a schemes.py
+
+
+def ring(group, tokens, width, kv_width, balanced):
+    rank, P, n = group.rank(), group.size(), tokens // group.size()
+    own = torch.empty(2, n, kv_width, dtype=torch.bfloat16)  # kept for the backward pass
+    here, moving = own, []
+    for step in range(P):
+        if step < P - 1:
+            coming, moving = pass_on(group, here)
+        pairs = n**2 * (0.5 if balanced or step == 0 else float(rank >= step))
+        ringside.compute(num_flops=4 * width * pairs, phase=f"step {step}")
+        while moving:
+            moving.pop().wait()
+        here = coming
 
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -995,11 +997,453 @@ assert round(100 * 8 / 15, 1) == 53.3 and round(within / 4) == 685 and 8 * 8192 
 assert round(2 * 989e12 / 160e9 / 4) == 3091 < 8192
 assert sum(efficiency["ring"] > 100 * 8 / 15) == 1
 
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
+# ## 8. What systems do: gather the keys, or pass them on?
+#
+# Section 4 found that a ring sends exactly the bytes of an all-gather. So do you need a ring? You could gather all keys and
+# values in one call, and then run one attention. This is the *all-gather* form of context parallelism. It is short, it
+# works with any mask, and one kernel sees all keys. In the program below, `Allgather` returns the ranks' chunks in the
+# order of the ranks, so `positions` says where in the sequence each key is.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile gathered.py
+import numpy as np
+from parts import part
+
+import ringside
+
+
+def attention(comm, q, k, v, positions):
+    """positions[r]: where the tokens of rank r are in the sequence."""
+    own = np.stack([k, v])  # (2, key heads, tokens of this rank, width)
+    everyone = np.empty((comm.size, *own.shape))
+    comm.Allgather(own, everyone)
+    k, v = np.concatenate(list(everyone), axis=2)
+    sees = positions[comm.rank][:, None] >= np.concatenate(positions)
+    ringside.compute(seconds=1e-7 * float(sees.sum()), phase="all keys")
+    return part(q, k, v, sees)[0]
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# You run both programs on 8 ranks in zigzag, with 8 heads of queries and, first, 8 heads of keys and values (*key heads*).
+# As in section 5, a pair takes 0.1 µs.
+
+
+# %% slideshow={"slide_type": "fragment"}
+def both_ways(key_heads):
+    """Attention of 256 tokens by the ring and by the all-gather: their timelines."""
+    draw = np.random.default_rng(11).normal
+    q, (k, v) = draw(size=(8, 256, 8)), draw(size=(2, key_heads, 256, 8))
+    right = F.scaled_dot_product_attention(
+        *map(torch.tensor, (q, k, v)), is_causal=True, enable_gqa=True
+    ).numpy()
+    positions, timelines = zigzag(8, 256), {}
+    inputs = [(q[:, own], k[:, own], v[:, own], positions) for own in positions]
+    for program in ("causal", "gathered"):
+        run = ringside.run(f"{program}.py:attention", 8, inputs)
+        for own, mine in zip(positions, run.values):
+            np.testing.assert_allclose(mine, right[:, own], atol=1e-12)
+        timelines[program] = run.timeline
+    return timelines
+
+
+# %% slideshow={"slide_type": "fragment"}
+def compared(timelines):
+    for program, timeline in timelines.items():
+        sent = timeline.bytes_matrix.sum(axis=1)[0]
+        print(f"{program:8} {sent:8,} bytes sent, {1e6 * timeline.makespan_s:5.0f} µs")
+
+
+all_heads = both_ways(8)
+compared(all_heads)
+
+# %% slideshow={"slide_type": "fragment"}
+all_heads["gathered"]
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 7. Attention by all-gather on eight ranks. Every rank waits for all keys, and then computes without a pause.*
+#
+# The bytes are the same, and you see where the difference is: no rank computes during the all-gather. So the all-gather
+# takes 1.57 times as long as the ring. Now take one key head for all 8 heads of queries.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "11/gather-one-head",
+    "With one key head, how much longer does the all-gather take than the ring, in percent of the "
+    "ring's time?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+one_head = both_ways(1)
+compared(one_head)
+longer = one_head["gathered"].makespan_s / one_head["causal"].makespan_s - 1
+reveal("11/gather-one-head", 100 * longer)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The all-gather now takes only 8.7 % longer, because its messages are an eighth and the pairs are as many as before. Both
+# programs still send the same bytes, 28,672 on each rank. If you guessed a little less, you forgot the latency, which
+# doesn't shrink.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+sent_by = {
+    (heads, program): timeline.bytes_matrix.sum(axis=1).tolist()
+    for heads, timelines in ((8, all_heads), (1, one_head))
+    for program, timeline in timelines.items()
+}
+assert sent_by[8, "causal"] == sent_by[8, "gathered"] == [8 * 28_672] * 8
+assert sent_by[1, "causal"] == sent_by[1, "gathered"] == [28_672] * 8
+ratio = all_heads["gathered"].makespan_s / all_heads["causal"].makespan_s
+assert round(ratio, 2) == 1.57 and round(100 * longer, 1) == 8.7
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **What does the ring save?** Memory, and the time in which it hides messages. You measure both at full size, with the
+# traces of section 7. This is the all-gather for them:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a schemes.py
+
+
+def gathered(group, tokens, width, kv_width):
+    P = group.size()
+    own = torch.empty(2, tokens // P, kv_width, dtype=torch.bfloat16)
+    everyone = torch.empty(P, *own.shape, dtype=torch.bfloat16)
+    dist.all_gather_into_tensor(everyone, own, group=group)
+    ringside.compute(num_flops=4 * width / P * tokens**2 / 2, phase="attention")
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "11/gather-memory",
+    "131,072 tokens on 32 ranks, 3 key heads instead of 24. A rank of the ring holds at most "
+    "14 MB of keys and values. How many MB does a rank of the all-gather hold?",
+    unit="MB",
+)
+
+
+# %% slideshow={"slide_type": "fragment"}
+def at_full_size(function, *args):
+    """Most MB of keys and values on a rank, and ms, for 32 ranks."""
+    traced = ringside.trace_torch(f"schemes.py:{function}", 32, (tokens, width, *args))
+    return traced.memory[0]["peak"] / 1e6, 1e3 * ringside.replay(traced.trace, gpu).makespan_s
+
+
+sizes = {}
+print("key heads          ring      all-gather")
+for heads in (24, 3):
+    kv_width = width * heads // 24
+    for name, args in (("ring", (kv_width, True)), ("gathered", (kv_width,))):
+        sizes[heads, name] = at_full_size(name, *args)
+    columns = [
+        f"{m:5.0f} MB {t:6.1f} ms" for m, t in (sizes[heads, n] for n in ("ring", "gathered"))
+    ]
+    print(f"{heads:9}  " + "  ".join(columns))
+reveal("11/gather-memory", sizes[3, "gathered"][0])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With 3 key heads the all-gather holds 156 MB: the chunk of each rank, and its own once more. The ring holds three chunks:
+# its own, which the backward pass needs, the one in use, and the one that arrives. A layer needs this memory only while
+# it is computed, so on a GPU of 42.4 GB you hardly notice the difference. With 24 key heads you do, because the
+# all-gather then holds 1246 MB.
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
+# The time is another matter. On this cluster, whose four GPUs share a port of 12.5 GB/s, the all-gather takes 29.8 ms
+# with 3 key heads, and the ring 18.1 ms.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(sizes[h, n][0]) for h in (24, 3) for n in ("ring", "gathered")] == [
+    113,
+    1246,
+    14,
+    156,
+]
+assert round(sizes[3, "gathered"][1], 1) == 29.8 and round(sizes[3, "ring"][1], 1) == 18.1
+chunk_MB = 2 * tokens * width * 2 / 32 / 1e6
+assert np.isclose(sizes[24, "ring"][0], 3 * chunk_MB)
+assert np.isclose(sizes[24, "gathered"][0], 33 * chunk_MB)
+assert round(gpu.memory_bytes / 1e9, 1) == 42.4 and round(1e-9 / gpu.beta_s_per_byte, 1) == 12.5
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["derivation"]
+# **How much longer is it, then?** Divide the time of the all-gather by that of the attention. A rank receives
+# $2\gamma N d\,\frac{P-1}{P}$ numbers, and computes $2 N^2 d / P$ operations. With $n = N/P$ tokens on a rank,
+#
+# $$\frac{\text{all-gather}}{\text{attention}} \;=\; \frac{\gamma\,w F\beta}{n}\cdot\frac{P-1}{P} .$$
+#
+# You know the numerator: it is the number of tokens that section 7 needs to hide a ring. If a rank has many times as
+# many tokens, both ways cost the same.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "11/llama-gather",
+    "Llama 3 405B was trained on 131,072 tokens with TP 8 and CP 16. A GPU then has 16 heads of "
+    "queries and 1 key head, and sends 50 GB/s. It reached 380 TFLOP/s. How much longer does the "
+    "all-gather make attention, forward?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+TP, CP, flop_per_s = 8, 16, 380e12
+gather_ms = 1e3 * 2 * tokens * 128 * 2 * (CP - 1) / CP / 50e9  # one key head of 128, bf16
+attention_ms = 1e3 * 2 * tokens**2 * (16_384 / TP) / CP / flop_per_s
+weights = 2 * 16_384**2 + 2 * 16_384 * 8 * 128 + 3 * 16_384 * 53_248  # of a layer
+products_ms = 1e3 * 2 * weights * tokens / (TP * CP) / flop_per_s
+print(f"all keys and values {2 * tokens * 128 * 2 / 1e6:.0f} MB, gathered in {gather_ms:.2f} ms")
+print(f"attention {attention_ms:.1f} ms, the layer's other products {products_ms:.1f} ms")
+print(f"the gather is {gather_ms / (attention_ms + products_ms):.1%} of both")
+reveal("11/llama-gather", 100 * gather_ms / attention_ms)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# It makes attention 10.9 % longer, and the layer's forward pass 4.4 %, if nothing hides the all-gather and if attention
+# runs at the throughput of the whole model. All keys and values of a layer take 67 MB on a GPU. So with few key heads, long
+# sequences and a fast port, the ring has little left to save. Meta chose the all-gather, for two reasons [16]: it is
+# easier with other masks, as that of section 9, and keys and values are much smaller than queries.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(100 * gather_ms / attention_ms, 1) == 10.9
+assert round(100 * gather_ms / (attention_ms + products_ms), 1) == 4.4
+assert round(2 * tokens * 128 * 2 / 1e6) == 67 and 8 * 16 == 128 and 128 * 128 == 16_384
+formula = 2 / 16 * flop_per_s / 50e9 / (tokens / CP) * (CP - 1) / CP
+assert np.isclose(formula, gather_ms / attention_ms)
+ours = sizes[3, "gathered"][1] / sizes[3, "ring"][1] - 1
+assert abs(between / 8 / 4096 * 31 / 32 - ours) < 0.01
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
+# ### What is shipped
+#
+# Four ways are in use. This is what their sources said between August and November 2026.
+#
+# | way | messages | where you find it |
+# |---|---|---|
+# | ring (*P2P*) | hidden behind attention | Megatron Core `p2p` [13]; torch `alltoall` [14] |
+# | all-gather | exposed, or hidden by one step | Megatron Core `all_gather`; the default of torch 2.13; Llama 3 [16] |
+# | all-to-all (Ulysses) | exposed | Megatron Core `a2a` |
+# | all-to-all inside a node, a ring between nodes | the ring's are hidden | Megatron Core `a2a+p2p` |
+#
+# Megatron Core lets you choose for each layer. Its documentation says that the all-gather "is not async, and cannot be
+# overlapped". In torch, `context_parallel(mesh, buffers=..., buffer_seq_dims=...)` shards your buffers, and replaces
+# `scaled_dot_product_attention`. It is a prototype. It starts the all-gather, computes the attention to its own keys, and
+# waits only then. So one step of $P$ can hide the all-gather. `set_rotate_method("alltoall")` selects the ring, but
+# FlexAttention can't use it yet. In the backward pass the gradients of keys and values always go round a ring.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+from torch.distributed.tensor.experimental import _context_parallel as shipped
+
+assert torch.__version__.startswith("2.13")
+assert shipped._cp_options.rotate_method is shipped._RotateMethod.ALL_GATHER
+assert [method.name for method in shipped._RotateMethod] == ["ALL_TO_ALL", "ALL_GATHER"]
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *What to ask.* "Your model has 24 key heads. Would you gather?" Let the class put $\gamma = 1$ into the quotient. *Where
+# classes stumble:* they take "same bytes" for "same time". The bytes of a ring are hidden, and those of an all-gather
+# aren't.
+
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
+# ## 9. Documents in one sequence
+#
+# What does a training sequence of 131,072 tokens hold? As a rule many documents, one after the other (*packing*). With a
+# **document mask** a token sees the tokens before it in its own document only. Llama 3 (2024) was trained so [16].
+# Zigzag was even for one document. Is it still even for many? The next program is the ring with this mask.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile documents.py
+import numpy as np
+from causal import pass_on
+from parts import part, together
+
+import ringside
+
+
+def allowed(mine, theirs, document):
+    """The pairs of a query and a key before it in the same document."""
+    return (mine[:, None] >= theirs) & (document[mine][:, None] == document[theirs])
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a documents.py
+
+
+def attention(comm, q, k, v, positions, document):
+    """document[i]: to which document the token at position i belongs."""
+    here, result, mine = np.stack([k, v]), None, positions[comm.rank]
+    for step in range(comm.size):
+        theirs = positions[(comm.rank - step) % comm.size]
+        sees = allowed(mine, theirs, document)
+        coming, posts = pass_on(comm, here, step == comm.size - 1)
+        if sees.any():
+            ringside.compute(seconds=1e-7 * float(sees.sum()), phase=f"step {step}")
+            new = part(q, *here, sees)
+            result = new if step == 0 else together(result, new)
+        for post in posts:
+            post.Wait()
+        here = coming
+    return result[0]
+
+
+# %% slideshow={"slide_type": "fragment"}
+def packed(positions, lengths):
+    """Run it for documents of these lengths, and compare with torch; the share of time computed."""
+    N, document = sum(lengths), np.repeat(np.arange(len(lengths)), lengths)
+    q, k, v = np.random.default_rng(N).normal(size=(3, 1, N, 4))
+    inputs = [(q[:, own], k[:, own], v[:, own], positions, document) for own in positions]
+    run = ringside.run("documents.py:attention", len(positions), inputs)
+    mask = torch.tensor(np.tri(N, dtype=bool) & (document[:, None] == document))
+    right = F.scaled_dot_product_attention(*map(torch.tensor, (q, k, v)), attn_mask=mask).numpy()
+    for own, mine in zip(positions, run.values):
+        np.testing.assert_allclose(mine, right[:, own], atol=1e-12)
+    return np.mean(run.timeline.busy_s) / run.timeline.makespan_s
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# You pack 1024 tokens on 4 ranks in two ways: one document of 1024 tokens, and one of 512 with 16 of 32 behind it.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "11/documents",
+    "A document of 512 tokens, then 16 of 32, on 4 ranks in zigzag. What share of the time does a "
+    "rank compute, on average over the ranks?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+ONE, MANY = [1024], [512] + 16 * [32]
+busy_of = {}
+for name, assign in (("consecutive", consecutive), ("zigzag", zigzag)):
+    for lengths in (ONE, MANY):
+        busy_of[name, len(lengths)] = packed(assign(4, 1024), lengths)
+    one, many = busy_of[name, 1], busy_of[name, 17]
+    print(f"{name:12} one document {one:6.1%}    17 documents {many:6.1%}")
+reveal("11/documents", 100 * busy_of["zigzag", 17])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A rank computes only 58.7 % of the time. Each rank has an eighth of the sequence from the front, where the long document
+# is, and an eighth from the back, where the short ones are. A query at the back sees at most 32 keys, so it no longer makes
+# up for the front. Rank 3, whose front chunk is the end of the long document, has 5.7 times the pairs of rank 0.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+share = {key: round(100 * value, 1) for key, value in busy_of.items()}
+assert share["zigzag", 17] == 58.7 and share["zigzag", 1] > 99.5
+assert share["consecutive", 1] == 57.2 and share["consecutive", 17] == 35.4
+keys_seen = np.concatenate([np.arange(1, length + 1) for length in MANY])
+pairs_of = [int(keys_seen[own].sum()) for own in zigzag(4, 1024)]
+assert round(pairs_of[3] / pairs_of[0], 1) == 5.7 and keys_seen[512:].max() == 32
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Two solutions.** Assign each document in zigzag for itself. Or cut the sequence into blocks, sort them by their work,
+# and give them to the ranks heaviest first, back and forth.
+
+
+# %% slideshow={"slide_type": "fragment"}
+def per_document(P, lengths):
+    """Zigzag inside each document."""
+    starts = np.cumsum([0, *lengths[:-1]])
+    shards = [[start + own for own in zigzag(P, n)] for start, n in zip(starts, lengths)]
+    return [np.concatenate(own) for own in zip(*shards)]
+
+
+def by_work(P, lengths, block=32):
+    """Blocks of tokens, heaviest first: ranks 0 to P - 1, then P - 1 to 0, and so on."""
+    work = np.concatenate([np.arange(1, n + 1) for n in lengths])  # keys that a query sees
+    blocks = np.split(np.arange(len(work)), len(work) // block)
+    blocks.sort(key=lambda own: -work[own].sum())
+    rounds = [blocks[i : i + P] for i in range(0, len(blocks), P)]
+    rounds[1::2] = [back[::-1] for back in rounds[1::2]]
+    return [np.concatenate(own) for own in zip(*rounds)]
+
+
+# %% slideshow={"slide_type": "fragment"}
+ODD = [517, 203, 101, 67, 53, 41, 29, 13]  # also 1024 tokens
+
+
+def even(positions, lengths):
+    """Mean over the most of the pairs of a rank: the share of time if only the sum counts."""
+    keys_seen = np.concatenate([np.arange(1, length + 1) for length in lengths])
+    pairs = [keys_seen[own].sum() for own in positions]
+    return np.mean(pairs) / max(pairs)
+
+
+# %% slideshow={"slide_type": "fragment"}
+print("documents                              in the ring   by the sum")
+solved = {}
+for name, positions, lengths in (
+    ("17, zigzag in each document", per_document(4, MANY), MANY),
+    ("17, blocks by work", by_work(4, MANY), MANY),
+    ("8 of odd lengths, zigzag", zigzag(4, 1024), ODD),
+    ("8 of odd lengths, blocks by work", by_work(4, ODD), ODD),
+):
+    solved[name] = 100 * np.array([packed(positions, lengths), even(positions, lengths)])
+    print(f"{name:35} {solved[name][0]:13.1f} % {solved[name][1]:10.1f} %")
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+SMALL = [32, 8, 8, 8, 8]  # a smaller pack, to draw it
+document = np.repeat(range(5), SMALL)
+allowed = np.tri(64, dtype=bool) & (document[:, None] == document)
+
+
+def triangle(axis, positions):
+    """Draw the pairs of the small pack, coloured by the rank that computes them."""
+    picture = np.ones((64, 64, 3))
+    for rank, own in enumerate(positions):
+        pairs = np.isin(np.arange(64), own)[:, None] & allowed
+        picture[pairs] = colours[rank]
+        label = f"rank {rank}: {pairs.sum() / allowed.sum():.0%} of the pairs"
+        axis.plot([], [], "s", color=colours[rank], markersize=9, label=label)
+    axis.imshow(picture, extent=(0, 64, 64, 0), interpolation="nearest")
+    axis.set(xlabel="position of the key", xticks=range(0, 65, 16), yticks=range(0, 65, 16))
+    axis.legend(frameon=False, loc="upper right")
+
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.6), layout="constrained")
+triangle(panels[0], zigzag(4, 64))
+triangle(panels[1], per_document(4, SMALL))
+panels[0].set(title="zigzag", ylabel="position of the query")
+panels[1].set(title="zigzag in each document")
+show(figure, "Two squares of 64 queries and 64 keys, with a large triangle for one document of 32 tokens and four small ones for "
+     "documents of 8 tokens along the diagonal. Left, zigzag: four broad bands of rows in the large triangle, from rank 0 "
+     "at its tip to rank 3 at its base, and one small triangle for each rank; rank 3 has most of the area. Right, zigzag "
+     "in each document: every triangle is striped in the colours of all four ranks, and each has a quarter.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 8. The pairs that a document mask leaves, for a document of 32 tokens and four of 8, coloured by the rank that
+# computes them.*
+#
+# You see the difference in the large triangle. On the left rank 3 has its broad base. On the right each rank has a band near
+# the tip and one near the base, in every document. The pack of 17 documents is as even: with either solution you reach
+# 100 %. So which of them should you take?
+#
+# | | zigzag in each document | blocks by work |
+# |---|---|---|
+# | lengths | must be divisible by $2P$, so each document is padded | any |
+# | pieces | $2P$ of each document, so they are small | blocks of one size |
+# | even in the sum of all steps | yes | nearly |
+# | even in each step of a ring | yes | no |
+#
+# The last row is why the eight documents of odd lengths lose time in the ring. Their blocks are assigned for an efficiency of
+# 97.6 %. The ring reaches 87.7 %, because a rank with few pairs in a step waits for the keys of a neighbour that has many.
+# After an all-gather a rank computes once, and only the sum counts. So document masks and the all-gather go together.
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# Which do systems use? Torch 2.13 has both solutions, under the names *per-document head-tail* and *PTRR* (processing-time
+# based round-robin) [14]. TorchTitan takes head-tail for torch's own attention, and PTRR for FlexAttention [15]. What does
+# it bring in a whole training? Our 17 documents gain a factor of 1.70, but in attention alone. WLB-LLM (2025) shards each
+# document and packs by work, and reports 1.23 on average in the authors' own training framework [17].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+first, second, third, fourth = solved.values()
+assert min(first) > 99.9 and min(second) > 99.9 and third.round(1).tolist() == [61.0, 61.0]
+assert fourth.round(1).tolist() == [87.7, 97.6]
+assert 1.23 < round(first[0] / share["zigzag", 17], 2) == 1.70
+assert all(length % 8 for length in ODD) and sum(ODD) == sum(MANY) == 1024 and len(ODD) == 8
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *What to ask.* "A sequence of 131,072 tokens holds 131,072 documents of one token. What does each rank compute, and which
+# order is even?" Then let the class find a pack for which consecutive chunks are even.
+
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 8. An image on four ranks
+# ## 10. An image on four ranks
 #
 # Now cut the other sample of section 1, the image. Here a rank doesn't need everything from everyone: a convolution
-# reaches a few rows far, so the few rows beyond the cut are enough. From here to section 15 the lecture is for reading.
+# reaches a few rows far, so the few rows beyond the cut are enough. From here to section 17 the lecture is for reading.
 #
 # This photograph [1] has 427 rows and 640 columns. Each of four ranks gets a strip. Since 427 isn't divisible
 # by 4, the last strip is one row shorter. Each rank looks for edges, with a small kernel. (*Convolution* has the
@@ -1064,7 +1508,7 @@ show(figure, "Left: a photograph of a Chinese temple, cut into four horizontal s
 reveal("11/wrong-rows", len(wrong))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 7. The photograph on four ranks, and the edges that they find if each works alone. The three straight
+# *Figure 9. The photograph on four ranks, and the edges that they find if each works alone. The three straight
 # lines across the image are no edges of the photograph. They are the edges of the strips. (The frame is the rim of the
 # image, with zeros outside.)*
 #
@@ -1076,7 +1520,7 @@ assert grey.shape == (427, 640) and [len(s) for s in strips] == [107, 107, 107, 
 assert wrong.tolist() == [106, 107, 213, 214, 320, 321]
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
-# ## 9. The halo
+# ## 11. The halo
 #
 # Look at one column of the image. Let $x_i$ be its pixel in row $i$, and $w_{-h}, \dots, w_h$ the kernel's numbers
 # in that column. The kernel has an odd number $k$ of rows. With zeros outside of the image, the result is
@@ -1148,7 +1592,7 @@ reveal("11/halo-bytes", halo_sent[1])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert halo_sent.tolist() == [5120, 10_240, 10_240, 5120]
 assert strips[1].nbytes == 547_840 and strips[1].nbytes / halo_sent[1] == 53.5
-halo_us = 1e6 * run.timeline.makespan_s  # section 13 compares it
+halo_us = 1e6 * run.timeline.makespan_s  # section 15 compares it
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **The same in torch.** A batch of images has the shape (B, C, rows, W). The rows to send aren't contiguous in
@@ -1196,7 +1640,7 @@ print("sent:", run.timeline.bytes_matrix.sum(axis=1).tolist(), "bytes: three col
 assert (run.timeline.bytes_matrix.sum(axis=1) == 3 * halo_sent).all()
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 10. Corners and strides
+# ## 12. Corners and strides
 #
 # **Blocks instead of strips.** With many ranks a strip has few rows. A square image on 16 ranks can be cut into
 # 4 times 4 blocks instead. An inner strip sends two rows of $W$ numbers. An inner block sends two rows and two
@@ -1303,7 +1747,7 @@ even = [row for row in range(107, 214) if row % 2 == 0]
 assert (even[0], even[-1]) == (108, 212) and (ends[1], ends[2] - 1) == (107, 213)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 11. The backward pass
+# ## 13. The backward pass
 #
 # Let $g_i$ be the gradient of the loss with respect to $y_i$. Since $y_i = \sum_j w_j\,x_{i+j}$,
 #
@@ -1379,7 +1823,7 @@ assert kinds.count(5120) == 4 and kernel.size == 9
 # loss curve would show.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 12. The halo hides behind the interior
+# ## 14. The halo hides behind the interior
 #
 # Section 4 hid keys and values behind the attention to others. What can hide a halo? Most rows of a strip don't need
 # it. A rank can begin with them while the halo travels:
@@ -1434,7 +1878,7 @@ hides
 reveal("11/overlap", 1e6 * hides.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. Four ranks that compute their interior while the halo travels.*
+# *Figure 10. Four ranks that compute their interior while the halo travels.*
 #
 # With the interior first it takes 64 µs, which is the computing alone. Communication is hidden as long as the interior
 # takes longer than the halo. The backward pass has more work to hide it behind: the gradient of the weights needs no halo
@@ -1447,7 +1891,7 @@ row_us = 1e6 * (textbook.alpha_s + 20_000 * textbook.beta_s_per_byte)
 assert round(row_us) == 21 and round(row_us + 20_000e6 * textbook.beta_s_per_byte) == 41
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. What domain parallelism costs
+# ## 15. What domain parallelism costs
 #
 # Cutting space is called **domain parallelism** or spatial parallelism. Add up the messages of a step. An inner
 # rank has two neighbours. It sends them two messages in the forward pass, and two in the backward pass, except
@@ -1460,7 +1904,7 @@ assert round(row_us) == 21 and round(row_us + 20_000e6 * textbook.beta_s_per_byt
 #   + \sum_{i=2}^{L} 2\,\big(\alpha + \beta\, w B\, Y_W^i Y_C^i\, \lfloor k_H^i/2 \rfloor\big) \\
 #   &+ 2\sum_{i=1}^{L} \Big((P-1)\,\alpha + \beta\, w\,\tfrac{P-1}{P}\,|W_i|\Big) . \end{aligned}$$
 #
-# For example, the exchange of section 9 took 12.24 µs on the machine `textbook`, which is $2(\alpha + 5120\,\beta)$ with
+# For example, the exchange of section 11 took 12.24 µs on the machine `textbook`, which is $2(\alpha + 5120\,\beta)$ with
 # 1 µs and 1 ns. The third sum is the ring all-reduce of the kernels' gradients. It is all that data parallelism sends.
 # So domain parallelism sends *more* than data parallelism: the halos come on top.
 
@@ -1566,7 +2010,7 @@ assert [int(H / 16 / rows_to_hide(512)) for H in (224, 2048)] == [4, 38] == [4, 
 assert hidden[1] == 159 and 16 * SIDES[12] == 224
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 14. Jin's table
+# ## 16. Jin's table
 #
 # Jin, Ginsburg and Keutzer [3] cut one convolution over V100 GPUs: 3 by 3, 64 channels, 32 images. The numbers
 # here are as widely used slides [4] quote them. Predict them from the times of one GPU. On $P$ GPUs a layer takes
@@ -1677,7 +2121,7 @@ show(figure, "Two panels, forward and backward: speedup over 1, 2 and 4 GPUs for
      "above the line that no model passes. Crosses on 4 GPUs, from images with as many pixels, meet the dots.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 9. Jin's table and two predictions. Dots: measured. Lines: a share of the work and the halo. Crosses: the
+# *Figure 11. Jin's table and two predictions. Dots: measured. Lines: a share of the work and the halo. Crosses: the
 # time of one GPU with as many pixels, and the halo.*
 #
 # For the large image, the first prediction is up to 19 % *slower* than what was measured. The second one is within 3 %
@@ -1697,11 +2141,11 @@ assert np.isclose(25e9 * (halo_ms(256, 2) / 1e3 - 10e-6), 32 * 256 * 64 * 4)
 # stumble:* they are content with the word "cache". It is a guess like any other; the table can't tell.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 15. When space pays
+# ## 17. When space pays
 #
 # | question | cut the batch | cut space |
 # |---|---|---|
-# | how many ranks? | at most $B$ | at most $H/h$; to hide halos, $H/r$ with the $r$ of section 13 |
+# | how many ranks? | at most $B$ | at most $H/h$; to hide halos, $H/r$ with the $r$ of section 15 |
 # | activations on a rank | those of $B/P$ images, at least one | $1/P$ of each image |
 # | weights on a rank | all | all |
 # | messages | kernels' gradients | the same, and halos |
@@ -1719,7 +2163,7 @@ assert np.isclose(25e9 * (halo_ms(256, 2) / 1e3 - 10e-6), 32 * 256 * 64 * 4)
 assert 224 // 2**5 == 7 == SIDES[0] // 32
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 16. Summary
+# ## 18. Summary
 #
 # The lecture began with 578 ms for one layer's attention over 131,072 tokens, and with 31 GPUs that had nothing to do.
 # **18.1 ms are left on 32 GPUs**, and no message is exposed. Two things were needed besides the ring: zigzag order, and a
@@ -1749,7 +2193,7 @@ assert round(image_GB) == 72 and round(image_GB / 32, 1) == 2.3
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 17. Puzzles
+# ## 19. Puzzles
 #
 # Each is a program that works and misses a target. Change the program in its cell, run it, and run the cell below it. About
 # ten minutes each.
@@ -1932,7 +2376,7 @@ assert round(attempt.time_us / 14) == 17 == round(1 + 2000 * 8 / 1000) and attem
 # puzzle 3 ask how the time grows with the number of ranks before it is fixed.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 18. Five questions
+# ## 20. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
@@ -2065,6 +2509,13 @@ assert sum([108, 106, 108, 105]) == 427 == 426 + len([426])
 # 11. M. Milakov, N. Gimelshein. Online normalizer calculation for softmax. arXiv:1805.02867.
 # 12. The 989 TFLOP/s: S. Bekman. Machine learning engineering, compute/accelerator/README.md at commit 744d01e1,
 #     github.com/stas00/ml-engineering. The 160 GB/s: DeepSeek-AI. DeepSeek-V3 technical report. arXiv:2412.19437.
+# 13. NVIDIA. Megatron-LM, megatron/core/transformer/transformer_config.py at commit 002526d8, `cp_comm_type`.
+#     github.com/NVIDIA/Megatron-LM.
+# 14. PyTorch 2.13.0, torch/distributed/tensor/experimental/_context_parallel/, `_attention.py` and `_load_balancer.py`.
+# 15. TorchTitan, torchtitan/distributed/context_parallel/api.py at commit 01f0b89c. github.com/pytorch/torchtitan.
+# 16. Llama team. The Llama 3 herd of models. arXiv:2407.21783, 2024. Sections 3.2 and 3.3, tables 3 and 4.
+# 17. Z. Wang, A. Cai, X. Xie, Z. Pan, Y. Guan, W. Chu, J. Wang, S. Li, J. Huang, C. Cai, Y. Hao, Y. Ding. WLB-LLM:
+#     workload-balanced 4D parallelism for large language model training. OSDI 2025. arXiv:2503.17924. The abstract.
 #
 # Read next: [7], whose ring you can now follow line by line; and [5], for a network whose layers are cut in different ways,
 # with a performance model that chooses the cuts.
