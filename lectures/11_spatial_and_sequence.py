@@ -1234,7 +1234,7 @@ assert abs(between / 8 / 4096 * 31 / 32 - ours) < 0.01
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ### What is shipped
 #
-# Which of them do you get from a library? Four ways are in use. This is what their sources said between August and November 2026.
+# Which of them do you get from a library? Four ways are in use. This is what their sources said in November 2026.
 #
 # | way | messages | where you find it |
 # |---|---|---|
@@ -1248,9 +1248,9 @@ assert abs(between / 8 / 4096 * 31 / 32 - ours) < 0.01
 #
 # **Torch 2.13** has `context_parallel(mesh, buffers=..., buffer_seq_dims=...)`, a prototype [14]. It shards your buffers, and
 # replaces `scaled_dot_product_attention`. It starts the all-gather, computes the attention to a rank's own keys, and only then
-# waits. So one step of $P$ can hide the all-gather. You select the ring by `set_rotate_method("alltoall")`, but FlexAttention
-# can't use it yet. In the backward pass of `scaled_dot_product_attention`, the gradients of keys and values always go round a
-# ring.
+# waits. So one step of $P$ can hide the all-gather. It then takes the gathered shards one by one, as a ring would. You select
+# the ring by `set_rotate_method("alltoall")`, but FlexAttention can't use it yet. In the backward pass of
+# `scaled_dot_product_attention`, the gradients of keys and values always go round a ring.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 from torch.distributed.tensor.experimental import _context_parallel as shipped
