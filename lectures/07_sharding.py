@@ -1104,51 +1104,327 @@ assert LAYERS == 24 and LAYERS * (input_gb + layer_gb) > 42.4 and round(alike_gb
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 10. Optimizers that need whole matrices
 #
-# Adam treats each number by itself, so any cut will do. Not every optimizer does. *Muon* replaces the
-# mean gradient of a matrix by the nearest matrix whose rows are orthogonal and have length 1. For this
-# it needs the whole matrix; the rows on one rank are not enough. A sharded Muon [6] lets an *all-to-all* bring matrices
-# together: with $p$ matrices on $p$ ranks, rank $r$ gets all rows of matrix $r$, computes, and a second
-# all-to-all brings the rows back. Nobody holds more than its share, and the result is that of one GPU.
+# Adam updates each number by itself, so you may shard a matrix anywhere. Can you shard every optimizer
+# like this? *Muon* says no. It keeps one mean for each matrix, the momentum. The update is not the
+# momentum itself but the nearest matrix whose rows are orthonormal, so every number of the update
+# depends on every number of the matrix. Vectors, embeddings and the output projection stay with Adam.
+#
+# Moonshot reported in 2025 that Muon reaches the loss of AdamW with about half of the computation, and
+# trained a mixture of experts of 16 billion parameters with it [6]. PyTorch has it as
+# `torch.optim.Muon`.
+#
+# Muon finds the nearest matrix with products alone. $X$ begins as the momentum divided by its norm,
+# transposed if it has more rows than columns. Then come five *Newton-Schulz steps*:
+#
+# $$G = X X^\mathsf{T}, \qquad X \;\leftarrow\; 3.4445\,X - 4.7750\,G X + 2.0315\,G^2 X .$$
 
 # %% slideshow={"slide_type": "fragment"}
-# %%writefile whole_matrices.py
+# %%writefile newton_schulz.py
 import numpy as np
 
 
 def orthogonal(matrix):
-    """The nearest matrix with orthogonal rows."""
-    left, _, right = np.linalg.svd(matrix, full_matrices=False)
-    return left @ right
+    """Almost the nearest matrix with orthonormal rows; with columns, if it is tall."""
+    if matrix.shape[0] > matrix.shape[1]:
+        return orthogonal(matrix.T).T
+    x = matrix / np.linalg.norm(matrix)
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (2.0315 * gram @ gram - 4.7750 * gram) @ x
+    return x
 
 
-def rows_of_all(comm, rows):
-    """``rows[m]``: this rank's rows of matrix m, one matrix for each rank."""
-    matrix = np.empty_like(rows)
+def cost(shape):
+    """Operations of the five steps."""
+    m, n = sorted(shape)
+    return 5 * (4 * m * m * n + 2 * m**3)
+
+
+# %% slideshow={"slide_type": "fragment"}
+import torch
+from newton_schulz import cost, orthogonal
+
+momentum = np.random.default_rng(0).normal(size=(256, 256))
+weight = torch.nn.Parameter(torch.zeros(256, 256))
+weight.grad = torch.tensor(momentum, dtype=torch.float32)
+torch.optim.Muon([weight], lr=1.0, weight_decay=0.0).step()
+ours = orthogonal(momentum)
+gap = np.linalg.norm(ours + weight.detach().numpy()) / np.linalg.norm(ours)
+print(f"torch.optim.Muon, in 16 bits, differs from orthogonal() by {gap:.1%}")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The function and PyTorch's optimizer make the same update. The difference is rounding, because PyTorch
+# multiplies in `bfloat16`. Five steps don't reach orthonormal rows exactly: most singular
+# values end between 0.5 and 1.5 instead of at 1. PyTorch's source says that this doesn't hurt a model [10].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+with np.testing.assert_raises(ValueError):
+    torch.optim.Muon([torch.nn.Parameter(torch.zeros(256))])
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["derivation"]
+# **What does Muon cost?** *Memory:* one mean instead of two. With 16-bit weights and gradients and
+# 32-bit states you keep $2 + 2 + 4 + 4 = 12$ bytes a parameter instead of 16.
+#
+# *Work:* for $m$ rows and $n \ge m$ columns, $G$ costs $2m^2n$ operations, its square $2m^3$, and the product
+# with $X$ again $2m^2n$. The forward and backward pass cost $6\,mn$ for each token, if nothing is computed
+# twice. A batch has $pT$ tokens. So if each matrix is done *once*, Muon adds the share
+#
+# $$\frac{5\,(4m^2n + 2m^3)}{6\,mn\,pT} \;=\; \frac{5\,m}{pT} \quad\text{for } m = n .$$
+#
+# If *each rank* does every matrix, the share is $p$ times as large: $5\,m/T$. It depends on the tokens of one
+# GPU alone. Take the four kinds of matrices of our GPT and a batch of 512 sequences.
+
+# %% slideshow={"slide_type": "fragment"}
+WIDE = 2304
+SHAPES = [(3 * WIDE, WIDE), (WIDE, WIDE), (4 * WIDE, WIDE), (WIDE, 4 * WIDE)] * 24
+share = sum(map(cost, SHAPES)) / sum(6 * m * n * 512 * 2048 for m, n in SHAPES)
+print("ranks  sequences each  each matrix once  every rank does all")
+for ranks in (8, 32, 512):
+    print(f"{ranks:5} {512 // ranks:15} {share:17.2%} {ranks * share:20.0%}")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Done once, the work is hardly worth a word. Done by all 512 ranks, it takes more than four times as long
+# as the passes themselves. **So the question is not what Muon sends, but who owns a matrix.**
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(100 * share, 2) == 0.85 and round(32 * share, 2) == 0.27 and 512 * share > 4
+assert cost((64, 64)) * 6 == 5 * 64 * (6 * 64 * 64 * 6) and len(SHAPES) == 96
+assert num_parameters() > sum(m * n for m, n in SHAPES) > 0.9 * num_parameters()
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Give each matrix an owner.** How do you do each matrix once? The reduce-scatter brings the whole gradient
+# of a matrix to its owner. The owner updates it, and an all-gather sends the result to everyone. That is
+# stage 1 with shards that end where a matrix ends. Matrices differ in work, so `deal` takes the
+# heaviest first and gives it to the rank with the least work so far.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile owners.py
+import numpy as np
+from newton_schulz import cost, orthogonal
+
+
+def deal(shapes, p):
+    """For each rank the numbers of its matrices, and its work."""
+    owned, work = [[] for _ in range(p)], [0] * p
+    for i in sorted(range(len(shapes)), key=lambda i: -cost(shapes[i])):
+        rank = work.index(min(work))
+        owned[rank].append(i)
+        work[rank] += cost(shapes[i])
+    return owned, work
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a owners.py
+
+
+def step(comm, gradients):
+    """The updates of all matrices, in the order of their owners, and this rank's work."""
+    owned, work = deal([gradient.shape for gradient in gradients], comm.size)
+    counts = [sum(gradients[i].size for i in mine) for mine in owned]
+    flat = np.concatenate([gradients[i].ravel() for mine in owned for i in mine])
+    own, start = np.empty(counts[comm.rank]), 0
+    comm.Reduce_scatter(flat, own, counts)  # the whole sums of this rank's matrices
+    for i in owned[comm.rank]:
+        part = own[start : start + gradients[i].size]  # a view
+        part[:] = orthogonal(part.reshape(gradients[i].shape)).ravel()
+        start += part.size
+    comm.Allgatherv(own, [flat, counts])
+    return flat, work[comm.rank]
+
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# The other program keeps everything on every rank, as DDP does. (Both leave out the momentum, which doesn't
+# travel here.)
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile duplicated.py
+import numpy as np
+from mpi4py import MPI
+from newton_schulz import cost, orthogonal
+
+
+def step(comm, gradients):
+    for gradient in gradients:
+        comm.Allreduce(MPI.IN_PLACE, gradient)
+    updates = [orthogonal(gradient).ravel() for gradient in gradients]
+    return np.concatenate(updates), sum(cost(gradient.shape) for gradient in gradients)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("07/owner-bytes", "Which program sends more bytes?",
+      choices=["owners.py", "duplicated.py", "both the same"])  # fmt: skip
+
+
+# %% slideshow={"slide_type": "fragment"}
+def both_designs(shapes, ranks=4):
+    """A run of each program, on the same random gradients."""
+    random = np.random.default_rng(0)
+    gradients = [([random.normal(size=shape) for shape in shapes],) for _ in range(ranks)]
+    return [ringside.run(f"{name}.py:step", ranks, gradients) for name in ("owners", "duplicated")]
+
+
+small = [(96, 32), (32, 32), (128, 32), (32, 128)] * 4  # a GPT of width 32 with 4 layers
+designs = dict(zip(("owners.py", "duplicated.py"), both_designs(small)))
+small_psi = 8 * sum(m * n for m, n in small)
+for name, run in designs.items():
+    work = max(value[1] for value in run.values) / sum(map(cost, small))
+    print(f"{name:13} sends {sent_by(run) / small_psi:.2f} Psi, its busiest rank does "
+          f"{work:.0%} of the Newton-Schulz steps")  # fmt: skip
+owner_bytes, all_bytes = map(sent_by, designs.values())
+reveal("07/owner-bytes", "both the same" if owner_bytes == all_bytes else "owners.py")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Both send the same, for it is section 3 once more: an all-reduce, or its two halves with the update between
+# them. Your owners save work instead. Each does a quarter of the Newton-Schulz steps, and no rank
+# repeats what another has done.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+owners_run, all_run = designs.values()
+assert owner_bytes == all_bytes == 2 * 3 / 4 * small_psi
+assert (owners_run.timeline.bytes_matrix.sum() == all_run.timeline.bytes_matrix.sum()).all()
+assert max(v[1] for v in owners_run.values) * 4 == sum(map(cost, small)) == all_run.values[0][1]
+np.testing.assert_allclose(*[np.sort(run.values[2][0]) for run in designs.values()], rtol=1e-9)
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# On four ranks the matrices came out even. They needn't. The GPT has 96 matrices of four kinds, and the
+# projection to queries, keys and values costs 2.3 times as much as a square one.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("07/deal", "Deal the 96 matrices to 32 ranks, heaviest first. How many times the mean does the "
+      "busiest rank work?", unit="times")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+from owners import deal
+
+busiest = {}
+for ranks in (8, 32, 128, 512):
+    _, work = deal(SHAPES, ranks)
+    busiest[ranks] = max(work) / np.mean(work)
+    print(f"{ranks:3} ranks: the busiest has {busiest[ranks]:.2f} times the mean")
+reveal("07/deal", busiest[32])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# On 32 ranks the busiest has 1.10 times the mean, since three matrices a rank are enough to even out. With
+# more ranks the owners run out of matrices. On 512 ranks 416 own nothing, and the busiest waits for one
+# large matrix, 6.86 times the mean.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(busiest[32], 2) == 1.10 and round(busiest[512], 2) == 6.86 and 512 - 96 == 416
+assert round(cost(SHAPES[0]) / cost(SHAPES[1]), 1) == 2.3 and sum(w == 0 for w in work) == 416
+assert len(SHAPES) / 32 == 3 and len(set(SHAPES)) == 4
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+ranks_shown = (8, 32, 512)
+places = np.arange(len(ranks_shown)) * 3
+added = {"dealt to owners": [100 * share * busiest[ranks] for ranks in ranks_shown],
+         "done by every rank": [100 * share * ranks for ranks in ranks_shown]}  # fmt: skip
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axis = plt.subplots(figsize=(7.4, 3.3), layout="constrained")
+for offset, (name, more), hue in zip((0, 1), added.items(), ("#56b4e9", "#d55e00")):
+    axis.bar(places + offset, 100, 0.85, color="#b0b0b0")
+    axis.bar(places + offset, more, 0.85, bottom=100, color=hue, label=f"Newton-Schulz, {name}")
+    for place, percent in zip(places, more):
+        axis.text(place + offset, 106 + percent, f"+{percent:.2g} %" if percent < 100 else f"+{percent:.0f} %",
+                  ha="center", fontsize=10)  # fmt: skip
+axis.text(-0.1, 50, "passes", fontsize=9, rotation=90, va="center", ha="center")
+axis.set_xticks(places + 0.5, [f"{ranks} ranks" for ranks in ranks_shown])
+axis.set(ylabel="work of the busiest rank (%)", ylim=(0, 600))
+axis.legend(frameon=False, loc="upper left")
+show(figure, "Two stacked bars each for 8, 32 and 512 ranks: forward and backward pass, 100 %, and on top the "
+     "Newton-Schulz steps. Dealt to owners they add 1 to 6 %. Done by every rank they add 7, 27 and "
+     "438 %.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 6. Work of the busiest rank for a batch of 512 sequences; its forward and backward pass are
+# 100 %. Owners keep Muon cheap even where most of them own nothing.*
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(x) for x in added["done by every rank"]] == [7, 27, 438]
+assert 0.8 < min(added["dealt to owners"]) < max(added["dealt to owners"]) < 6
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Four designs.** An owner needs a layout in which matrices aren't split. FSDP and tensor parallelism split
+# them. What can you do then? The table counts numbers that travel beside those of section 4, each to be
+# multiplied by $(p-1)/p$.
+#
+# | design | where the state lies | sent in addition, by a rank | Newton-Schulz on a rank | who does it (August 2026) |
+# |---|---|---|---|---|
+# | owner | whole matrices, dealt out | nothing: as stage 1 | its own matrices | Megatron Core, `LayerWiseDistributedOptimizer` [7] |
+# | all-to-all | row shards, as in FSDP | there and back, $2\,\Psi/p$ | its own matrices | Muon of Microsoft's Dion [8]; DistMuon of TorchTitan, `Owned` [9] |
+# | duplicated | shards | all-gather, $\Psi$ | all matrices | Megatron Core, `muon_tp_mode="duplicated"`, over the ranks of a tensor group alone [7] |
+# | blockwise | shards | nothing | its shards | Megatron Core, `"blockwise"` [7] |
+#
+# Megatron deals as you did: heaviest first, by $n\,m^2$. Neither TorchTitan's DistMuon nor Dion's Muon
+# worked together with tensor parallelism in August 2026 [8, 9].
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **All-to-all.** With $p$ matrices in row shards on $p$ ranks, rank $r$ receives all rows of matrix $r$,
+# does the five steps, and sends the rows back.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile row_shards.py
+import numpy as np
+from newton_schulz import orthogonal
+
+
+def updated(comm, rows):
+    """``rows[i]``: this rank's rows of matrix i, one matrix for each rank."""
+    matrix, back = np.empty_like(rows), np.empty_like(rows)
     comm.Alltoall(rows, matrix)  # now: all rows of matrix comm.rank
     whole = orthogonal(matrix.reshape(-1, rows.shape[-1]))
-    back = np.empty_like(rows)
-    comm.Alltoall(np.ascontiguousarray(whole.reshape(rows.shape)), back)
+    comm.Alltoall(whole.reshape(rows.shape), back)
     return back
 
 
 # %% slideshow={"slide_type": "fragment"}
 matrices = np.random.default_rng(0).normal(size=(4, 8, 8))
 rows = [(np.ascontiguousarray(matrices[:, 2 * r : 2 * r + 2]),) for r in range(4)]
-muon = ringside.run("whole_matrices.py:rows_of_all", 4, rows)
+muon = ringside.run("row_shards.py:updated", 4, rows)
 together = np.concatenate(muon.values, axis=1)
-left, _, right = np.linalg.svd(matrices)
-print(f"largest difference from one GPU: {np.abs(together - left @ right).max():.0e}")
-print(f"a rank sends {sent_by(muon):,} bytes, its shards have {rows[0][0].nbytes:,}")
+alone = np.array([orthogonal(matrix) for matrix in matrices])
+print(f"largest difference from one GPU: {np.abs(together - alone).max():.0e}")
+print(f"a rank sends {sent_by(muon):,} bytes; an all-gather would send {3 * rows[0][0].nbytes:,}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each way, a rank sends three quarters of its shards, 768 bytes in all. An all-gather would bring every
-# matrix to every rank. It would send 1,536 bytes, and all ranks would do the same work.
+# You get the update of one GPU. Each way a rank sends three quarters of its shards. The ratio to an
+# all-gather is $2/p$, so the all-to-all gains with every rank.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert np.abs(together - left @ right).max() < 1e-12
-own = rows[0][0].nbytes
-assert (muon.timeline.bytes_matrix.sum(axis=1) == 2 * 3 / 4 * own).all()
-assert 2 * 3 / 4 * own == 768 and 3 * own == 1536
+assert np.abs(together - alone).max() < 1e-12
+shards_bytes = rows[0][0].nbytes
+assert (muon.timeline.bytes_matrix.sum(axis=1) == 2 * 3 / 4 * shards_bytes).all()
+assert sent_by(muon) / (3 * shards_bytes) == 2 / 4
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Blockwise** sends nothing, because each rank orthogonalizes its own rows as if they were a matrix. Is that
+# the same update? Take a random matrix of 256 x 256, cut it by rows, and put the pieces together again.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("07/blockwise", "Two ranks hold half of the rows each. How large is the difference between the blockwise "
+      "update and the right one, in % of the right one's norm?", unit="%")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+away = {}
+for ranks in (2, 4, 8):
+    blocks = np.concatenate([orthogonal(block) for block in np.split(momentum, ranks)])
+    away[ranks] = 100 * np.linalg.norm(blocks - ours) / np.linalg.norm(ours)
+    print(f"{ranks} ranks: {away[ranks]:.0f} % away from the update of one rank")
+reveal("07/blockwise", away[2])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Two ranks are 52 % away, and eight are 59 %. Rows of one block become orthogonal to each other, but not to
+# the rows of another block. So you train with another optimizer, one that changes when you change the
+# number of ranks. Megatron's source says it of its own option: it "makes the update rule depend on
+# the parallelism config" [7].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(away[2]) == 52 and round(away[8]) == 59 and away[2] < away[4] < away[8]
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *What to ask.* "Which rank would you give the embeddings to?" To none: Adam updates them, in shards, as in
+# stage 1. *Where classes stumble:* they expect that owners send more than DDP. Point at section 3. If
+# time is short, leave out the all-to-all.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 11. Published numbers
@@ -1372,7 +1648,7 @@ plans[best_plan].timeline
 reveal("07/out-of-core", best_plan)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. The mixed plan. Rank 0 computes without a pause; the bus to rank 1 is in use meanwhile.*
+# *Figure 7. The mixed plan. Rank 0 computes without a pause; the bus to rank 1 is in use meanwhile.*
 #
 # With enough memory the step takes 960 µs. Swapping all six costs 612 µs more, because the bus can't
 # keep up. Computing all six again costs 240 µs, and the bus is idle. The mixture costs 160 µs: four
@@ -1466,7 +1742,7 @@ explore(planner, "Bars for stages 0 to 3: GB on each of {gpus} GPUs for a model 
         activations=Knob(["kept", "computed again"], start="computed again", live=True))  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 7. What a GPU holds: weights (blue), gradients (green), state (grey), two whole layers (light
+# *Figure 8. What a GPU holds: weights (blue), gradients (green), state (grey), two whole layers (light
 # blue), activations (pink). A bar that ends left of the line fits. The slider for activations moves in
 # Jupyter only.*
 
@@ -1924,7 +2200,15 @@ assert [len(part) for part in parts] == [1024] * 4
 # 5. M. Wahib, H. Zhang, T. T. Nguyen, A. Drozd, J. Domke, L. Zhang, R. Takano, S. Matsuoka. Scaling
 #    distributed deep learning workloads beyond the memory capacity with KARMA. SC 2020.
 #    arXiv:2008.11421. The abstract.
-# 6. Microsoft. Dion: distributed orthonormal updates. github.com/microsoft/dion.
+# 6. Jingyuan Liu, Jianlin Su, and others (Kimi Team). Muon is scalable for LLM training. 2025.
+#    arXiv:2502.16982. The abstract.
+# 7. NVIDIA. Megatron Core. github.com/NVIDIA/Megatron-LM, commit d98e8a6 of 22 August 2026:
+#    `megatron/core/optimizer/layer_wise_optimizer.py`, and `optimizer_config.py`, line 282.
+# 8. Microsoft. Dion: distributed orthonormal updates. github.com/microsoft/dion, README,
+#    commit 01287d7.
+# 9. PyTorch. TorchTitan. github.com/pytorch/torchtitan, commit b5bcd76 of 21 August 2026:
+#    `torchtitan/distributed/flex_shard/README.md`, and `torchtitan/models/kimi_k2_7/README.md`.
+# 10. PyTorch 2.13, `torch/optim/_muon.py`.
 #
 # Read next: [2], sections 5 to 7, which you can now follow line by line; and the source of your
 # PyTorch, `torch/distributed/fsdp/_fully_shard/`, whose hooks are in section 6.
