@@ -44,6 +44,7 @@
 # | $w$ | bytes of a number that travels; 2 for 16-bit numbers |
 # | $T$ | tokens on a GPU in a step |
 # | $s, b, h, a$ | tokens in a sequence, sequences on a GPU, width of the model, attention heads |
+# | $m, n$ | rows and columns of a matrix (section 10) |
 # | $F$, $\beta'$ | FLOP per second of a GPU, bytes per second of the network |
 #
 # To *all-gather* a layer (or *unshard* it): every rank has one shard of it before, and the whole layer
@@ -143,8 +144,8 @@ assert 2 * alike_gb > 42.4
 # | together | 16 | |
 #
 # The last three are the **optimizer state**. You need them only in the update, which is a small part of a
-# step. Other recipes have other sums: 18 bytes with gradients in 32 bits, 12 with moments in 16 bits.
-# Whatever the sum, the same three things can be divided: state, gradients, weights.
+# step. Other recipes have other sums: gradients in 32 bits add 2 bytes, and moments in 16 bits save 4. Whatever
+# the sum, the same three things can be divided: state, gradients, weights.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # Why do you store the weight twice? Because an update is small. Here a weight of 1 receives 1000 updates of
@@ -266,9 +267,9 @@ print(f"largest difference of a weight: {gap:.0e}")
 reveal("07/halves", sent_by(halves) / sent_by(whole))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# You have found something free. Both programs send the same bytes, take the same time, and end with the same
-# weights. But in `halves.py` each rank keeps a quarter of the velocity, and does a quarter of the
-# optimizer's arithmetic.
+# **The smaller state is free.** Both programs send the same bytes, take the same time, and end with the same weights.
+# But in `halves.py` each of your ranks keeps a quarter of the velocity, and does a quarter of the optimizer's
+# arithmetic.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert sent_by(whole) == sent_by(halves) == 3 * 2 * 3 / 4 * 4096 * 8
@@ -391,9 +392,13 @@ print("   ".join(f"stage {stage}: {gb:.1f} GB" for stage, gb in enumerate(stages
 reveal("07/stage-one", stages_gb[1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Stage 1 brings you from 120 to 31.4 GB; the other two stages are in the line above. They are the numbers of
-# the paper's first figure, to the last digit [2]. More GPUs help stages 1 and 2 less and less, because a
-# part isn't divided. With a thousand GPUs, stage 1 still needs 30 GB for weights and gradients.
+# | stage | 0 | 1 | 2 | 3 |
+# |---|---:|---:|---:|---:|
+# | GB of states on a GPU | 120 | 31.4 | 16.6 | 1.9 |
+#
+# These are the numbers of the paper's first figure, to the last digit [2]. Do more GPUs help? They help stages 1 and 2
+# less and less, because a part isn't divided. With a thousand GPUs you would still need 30 GB in stage 1, for
+# weights and gradients.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert stages_gb[0] == 120 and round(stages_gb[1], 1) == 31.4 and round(stages_gb[2], 1) == 16.6
@@ -663,10 +668,10 @@ np.testing.assert_allclose(np.asarray(ahead_torch.values[1]), ahead.values[1])
 # that knows how it is sharded. Hooks all-gather the module before it runs, and reshard it afterwards.
 #
 # Each module that you pass is one unit: it is all-gathered as a whole. So call `fully_shard` for each layer
-# first, and then for the network, which takes what is left. (`stack.py`, folded here, has four layers
-# $\tanh(Wx)$ with matrices of 64 x 64.)
+# first, and then for the network, which takes what is left. The example has four layers
+# $\tanh(Wx)$ with matrices of 64 x 64.
 
-# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+# %% slideshow={"slide_type": "fragment"}
 # %%writefile stack.py
 import torch
 from torch import nn
@@ -881,7 +886,7 @@ reveal("07/between-nodes", leaves_node(flat) / leaves_node(hsdp))
 # | bytes, in $\Psi$ | a rank sends | leave a node |
 # |---|---:|---:|
 # | flat: 8 shards | 2.62 | 2.62 |
-# | HSDP: 4 shards, 2 copies | 2.50 | 1.00 |
+# | HSDP: 4 shards, 2 copies | 2.5 | 1.0 |
 #
 # You send hardly fewer bytes with HSDP. But less than half of them cross the slow link, and all of those are
 # gradients. In the flat form the ring crosses to the next node once, from the node's last rank,
@@ -934,22 +939,28 @@ bytes_of_a_parameter = 2 * 31 / 32  # w = 2, p = 32
 forward_tokens = work_to_hide(bytes_of_a_parameter) / 2
 backward_tokens = work_to_hide(2 * bytes_of_a_parameter) / 6
 for name, tokens in (("forward", forward_tokens), ("backward", backward_tokens)):
-    print(f"{name}: {tokens:,.0f} tokens, {tokens / 2048:.1f} sequences of 2048; "
-          f"a batch of 512 sequences suffices for {512 * 2048 / tokens:.0f} GPUs")  # fmt: skip
+    print(f"{name}: {tokens:,.0f} tokens, {tokens / 2048:.1f} sequences of 2048")
+most_gpus = 1 + int(512 * 2048 / (work_to_hide(2) / 2))
+print(f"512 sequences in a batch: at most {most_gpus} GPUs")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# To hide the all-gathers you need 10,617 tokens on a GPU in the forward pass, and fewer in the backward pass. The
-# GPU of the ledger has 16,384 of them, in eight sequences. So you expect that no all-gather is exposed but the
-# first.
+# To hide the all-gathers you need 10,617 tokens on a GPU in the forward pass. In the backward pass you need 7,078, as
+# DDP did in lecture 5. The GPU of the ledger has 16,384, in eight sequences. So you expect that no
+# all-gather is exposed but the first.
 #
-# **How many GPUs can you use?** Neither the number of parameters nor, for large $p$, the number of GPUs is in
-# the condition. A batch has $pT$ tokens. So a given batch sets the limit: with 512 sequences you can hide
-# the all-gathers on at most 98 GPUs of this cluster. Beyond it you have three ways out: keep the
-# all-gathers inside a node (section 7), take a larger batch (lecture 6), or use tensor parallelism
-# (lecture 8), which sends activations instead of weights.
+# **How many GPUs can you use?** The number of parameters isn't in the condition: a larger model takes longer to send
+# and as much longer to compute. A batch has $pT$ tokens, so the *batch* sets the limit. Put $T = \text{batch}/p$
+# into the first condition:
+#
+# $$p \;\le\; 1 + \text{batch}\, \Big/ \left(\frac{w}{2}\,\frac{F}{\beta'}\right) .$$
+#
+# With 512 sequences that is 96 GPUs of this cluster, on one port of 12.5 GB/s a node. Beyond it you have three ways
+# out. You keep the all-gathers inside a node (section 7), take a larger batch (lecture 6), or use tensor
+# parallelism (lecture 8), which sends activations instead of weights.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert int(512 * 2048 / forward_tokens) == 98 and 8 * 2048 == 16384
+enough = [512 * 2048 / gpus >= work_to_hide(2 * (gpus - 1) / gpus) / 2 for gpus in (96, 97)]
+assert enough == [True, False] and most_gpus == 96 and 8 * 2048 == 16384
 assert 1 / course_machine().beta_s_per_byte == 12.5e9 and course_machine().gpus_per_nic == 4
 assert round(forward_tokens) == 10617 and round(forward_tokens / 2048, 1) == 5.2
 assert round(backward_tokens) == 7078 and backward_tokens < forward_tokens < 8 * 2048
@@ -972,7 +983,7 @@ def excerpt(first, last):
     return textwrap.dedent("\n".join(lines[start : end + 1]))
 
 
-print(excerpt("def gathered", "return whole"))
+print(excerpt("def gathered", "return whole"), end="\n\n")
 print(excerpt("with torch.no_grad", "inputs.append"))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -1016,19 +1027,20 @@ reveal("07/gpt-exposed", sharded_ms)
 # |---|---:|---:|---:|
 # | line 05: DDP | 33.9 GB | 1.85 s | 58 ms |
 # | stage 3, prefetch | 8.9 GB | 1.85 s | 58 ms |
-# | stage 3, no prefetch | | 2.54 s | 746 ms |
+# | stage 3, no prefetch | 8.8 GB | 2.54 s | 746 ms |
 #
-# Of your 8.9 GB only 0.8 GB are shards of the states. The rest is what each GPU computes from its own samples,
-# and two layers that are whole. The ledger has a new line:
+# Prefetch costs you the memory of one more whole layer. Of your 8.9 GB only 0.8 GB are shards of the states. The
+# rest is what each GPU computes from its own samples, and two layers that are whole. The ledger has a new line:
 
 # %% slideshow={"slide_type": "fragment"} tags=["explanation"]
 ledger("07", gpus=32, step_s=timeline.makespan_s, exposed_s=sharded_ms / 1e3,
        memory_bytes=peak_bytes)  # fmt: skip
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-slow, _ = sharded(8, prefetch=False)
+slow, slow_peak = sharded(8, prefetch=False)
 slow_ms = 1e3 * (slow.makespan_s - max(slow.busy_s))
 assert round(timeline.makespan_s, 2) == round(line05.step_s, 2) == 1.85
+assert round(slow_peak / 1e9, 1) == 8.8 and peak_bytes > slow_peak
 assert round(peak_bytes / 1e9, 1) == 8.9 and round(sharded_ms) == 58
 assert abs(timeline.makespan_s / line05.step_s - 1) < 0.001
 assert round(line05.exposed_s * 1e3) == 58 and peak_bytes < 0.27 * line05.memory_bytes
@@ -1062,8 +1074,8 @@ show(figure, "Exposed milliseconds of the sharded GPT's step on 32 GPUs against 
 # *Figure 5. Exposed time of a step against the sequences on each GPU. Left of the upright lines the network falls
 # behind.*
 #
-# With one sequence on each GPU you wait longer than you compute. **Sharding leaves memory for more sequences, and
-# more sequences are what it needs to be fast.**
+# With one sequence on each GPU you wait longer than you compute. **Sharding leaves you memory for more sequences, and
+# more sequences hide its messages.**
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert share_of[1] > 0.5 and exposed_of[1] > exposed_of[2] > exposed_of[4] > exposed_of[8]
@@ -1181,7 +1193,7 @@ assert LAYERS == 24 and LAYERS * (input_gb + layer_gb) > 42.4 and round(alike_gb
 # embeddings and the output projection stay with Adam [8, 10].
 #
 # Why would you want it? Moonshot reported in 2025 that Muon reaches AdamW's loss with about half of the computation,
-# and trained a mixture of experts of 16 billion parameters with it [6]. PyTorch 2.13 has it as
+# and trained a mixture of experts of 16 billion parameters with it [6]. PyTorch has it as
 # `torch.optim.Muon`, for parameters of two dimensions only [10].
 #
 # Muon finds the nearest matrix with matrix products alone. $X$ begins as the momentum divided by its norm, transposed
@@ -1229,6 +1241,11 @@ print(f"torch.optim.Muon, in 16 bits, differs from orthogonal() by {gap:.1%}")
 # instead of at 1. PyTorch's source says that this doesn't hurt a model [10].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
+from torch.optim import _muon
+
+lengths = np.linalg.svd(ours, compute_uv=False)
+assert np.mean((lengths > 0.5) & (lengths < 1.5)) > 0.8 and 0.001 < gap < 0.02
+assert (_muon.DEFAULT_A, _muon.DEFAULT_B, _muon.DEFAULT_C) == (3.4445, -4.7750, 2.0315)
 with np.testing.assert_raises(ValueError):
     torch.optim.Muon([torch.nn.Parameter(torch.zeros(256))])
 
@@ -1490,7 +1507,12 @@ reveal("07/blockwise", away[2])
 # the parallelism config" [7].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(away[2]) == 52 and round(away[8]) == 59 and away[2] < away[4] < away[8]
+assert (
+    momentum.shape == (256, 256)
+    and round(away[2]) == 52
+    and round(away[8]) == 59
+    and away[2] < away[4] < away[8]
+)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Which rank would you give the embeddings to?" To none: Adam updates them, in shards, as in
@@ -1527,8 +1549,8 @@ for gpus in (768, 1536):  # a step has 1536 sequences of 2048 tokens
 reveal("07/megatron", speedup)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# They don't fall: the factor is 1. **768 more GPUs gain nothing.** You see why in the third column: each GPU's
-# throughput falls to half, so a step takes 65 s on both.
+# They don't fall: the factor is 1. **768 more GPUs gain nothing.** Each GPU's throughput falls to half, as you see in
+# this table, so a step takes 65 s on both.
 #
 # | TFLOP/s of a GPU | 384 GPUs | 768 | 1536 |
 # |---|---:|---:|---:|
@@ -1564,7 +1586,7 @@ assert sorted({g for _, s, g in days if s == 174.6}) == [384, 768, 1536]
 # **The loss.** The logits of 51,200 tokens of the vocabulary for each token are large. Our GPT computes them for one
 # sequence at a time. A program that doesn't can need more memory for the loss than for the inputs of all layers.
 #
-# **Many small layers.** The latency of an all-gather, $(p-1)\,\alpha$, grows with the ranks. On thousands of GPUs you
+# **Many small layers.** The latency of an all-gather, $p-1$ times that of a message, grows with the ranks. On thousands of GPUs you
 # no longer hide it behind a small layer. Then shard inside a group (section 7).
 #
 # **Precision.** We summed gradients in 16 bits. Many programs sum in 32 bits, which doubles the bytes of the
