@@ -802,6 +802,17 @@ assert stack_bytes == 64 * 64 * 8 * 4 and tuple(fsdp.values[1][0].shape) == (16,
 # You may clip the gradients, too: `clip_grad_norm_` sees `DTensor`s and sums over all ranks.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
+# **Where are the 2 and the 4 bytes?** Our layers are all in one precision. For mixed precision you pass
+# `mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)`. The shard itself then stays in 32 bits: it is the
+# master weight of section 2. FSDP2 casts it to 16 bits before each all-gather, so a 16-bit weight exists only
+# while its layer is whole [10]. With `reduce_dtype=torch.float32` you sum gradients in 32 bits, and pay for it
+# with twice the bytes of the reduce-scatter.
+#
+# **A model that doesn't fit** can't be made whole before it is sharded. Make it under `torch.device("meta")`,
+# which gives a parameter its shape and no memory. Shard it, and call `to_empty`: now you have memory for
+# the shards alone, and initialize them.
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # **An option that changes the bytes.** With `reshard_after_forward=False` the weights stay whole after the
 # forward pass, so you need no second all-gather. From there on this is stage 2.
 
@@ -1409,13 +1420,14 @@ added = {"dealt to owners": [100 * share * busiest[ranks] for ranks in ranks_sho
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(7.4, 3.3), layout="constrained")
+passes = "forward and backward pass"
 for offset, (name, more), hue in zip((0, 1), added.items(), ("#56b4e9", "#d55e00")):
-    axis.bar(places + offset, 100, 0.85, color="#b0b0b0")
+    axis.bar(places + offset, 100, 0.85, color="#b0b0b0", label=passes)
+    passes = None  # one entry in the legend
     axis.bar(places + offset, more, 0.85, bottom=100, color=hue, label=f"Newton-Schulz, {name}")
     for place, percent in zip(places, more):
         axis.text(place + offset, 106 + percent, f"+{percent:.2g} %" if percent < 100 else f"+{percent:.0f} %",
                   ha="center", fontsize=10)  # fmt: skip
-axis.text(-0.1, 50, "passes", fontsize=9, rotation=90, va="center", ha="center")
 axis.set_xticks(places + 0.5, [f"{ranks} ranks" for ranks in ranks_shown])
 axis.set(ylabel="work of the busiest rank (%)", ylim=(0, 600))
 axis.legend(frameon=False, loc="upper left")
@@ -1564,7 +1576,7 @@ reveal("07/megatron", speedup)
 # know why it took so long. The [FSDP of 2023](systems.md#sharding) took about a quarter of it with as many
 # sequences on a GPU. So these numbers tell you about software as much as about a scheme.
 #
-# The last column is arithmetic: 8 FLOP for each of 300 billion tokens and each parameter, divided by the
+# The last number of each line above is arithmetic: 8 FLOP for each of 300 billion tokens and each parameter, divided by the
 # throughput of all GPUs. It agrees with the table's days within 4 %.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1590,7 +1602,7 @@ assert sorted({g for _, s, g in days if s == 174.6}) == [384, 768, 1536]
 # no longer hide it behind a small layer. Then shard inside a group (section 7).
 #
 # **Precision.** We summed gradients in 16 bits. Many programs sum in 32 bits, which doubles the bytes of the
-# reduce-scatter. In `fully_shard` it is `MixedPrecisionPolicy(reduce_dtype=torch.float32)`.
+# reduce-scatter (section 6).
 #
 # **The bus.** Section 14 assumed a bus for each GPU. Often several GPUs share one.
 
