@@ -9,7 +9,7 @@
 A storage's kind often shows later than the storage: a gradient is a temporary until it becomes
 somebody's ``grad``. So allocations are logged, kinds are noted when they show, and the peaks are
 worked out at the end, every storage counting as its final kind for all its life. Tensors that the
-call was given as arguments aren't counted.
+call was given as arguments aren't counted, nor those on "meta", which have shapes and no memory.
 
 torch's own ``torch.distributed._tools.mem_tracker`` decides a kind at allocation, knows neither
 communication nor parameters outside modules, and puts hooks on every module and parameter.
@@ -160,7 +160,8 @@ class Memory:
             # The number is an address, and may come again: the callback must forget it when its
             # storage dies.
             reference = weakref.ref(storage, functools.partial(self._released, number))
-            entry = self._storages[number] = _Storage(reference, counted)
+            has_memory = tensor.device.type != "meta"
+            entry = self._storages[number] = _Storage(reference, counted and has_memory)
         if entry.nbytes != storage.nbytes():
             self._resized(entry, storage.nbytes())
         return entry

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import ringside
 from ringside import Session
 from ringside.checking import run_report
 from ringside.checking.assertions import open_requests
@@ -151,6 +153,19 @@ def test_small_buckets_overlap_with_backward_and_one_bucket_does_not(session: Se
     last_compute = max(i for i, op in enumerate(ops) if op.kind == Kind.COMPUTE)
     first_wait = min(i for i, op in enumerate(ops) if op.kind == Kind.WAIT and i > launches[0])
     assert launches[0] < last_compute and launches[-1] < first_wait
+
+
+def test_what_has_shapes_alone_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "shapes.py").write_text(
+        "import torch\n"
+        "def build(group):\n"
+        "    with torch.device('meta'):\n"
+        "        layer = torch.nn.Linear(1000, 1000)\n"
+        "    zeros = torch.zeros(1000)\n"
+        "    return zeros.sum().item()\n"
+    )
+    (memory,) = ringside.run(f"{tmp_path / 'shapes.py'}:build", 1).raise_for_error().memory
+    assert memory["peak"] == 4000 + 4  # the zeros, and their sum
 
 
 def test_memory_is_told_by_kind(session: Session) -> None:
