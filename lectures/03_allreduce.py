@@ -71,9 +71,10 @@
 # | 7 | Which saves more, the second tree or the chunks? | Which port is the busiest in one tree? |
 # | 8 | Do the crossings move with the latency? | |
 # | 9 | Put the five cases on nodes in order. | They count bytes per rank, not per node. |
-# | 10 | How far off is NCCL's own formula? | |
-# | 11 | Which part of a step is the all-reduce? | They forget that chips differ in speed. |
-# | 13 | How far off is the prediction at 1 MB? | A large error is no failure: ask what it says. |
+# | 10 | Through how many ports do the bytes leave a node? | They compare the rates of two wires, and forget that there are eight ports. |
+# | 11 | How far off is NCCL's own formula? | |
+# | 12 | Which part of a step is the all-reduce? | They forget that chips differ in speed. |
+# | 14 | How far off is the prediction at 1 MB? | A large error is no failure: ask what it says. |
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
@@ -133,7 +134,7 @@ print(f"{megabytes[largest]:.0f} MB of them in the largest layer, {name}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Every worker must give 553 MB to the others and get 553 MB from them, in each of many thousand
-# steps. **How long does that take, next to the rest of a step?** Section 11 answers this question.
+# steps. **How long does that take, next to the rest of a step?** Section 12 answers this question.
 # The sections before it give you what you need for the answer: what a message costs, which
 # algorithms there are, and how fast any of them *can* be.
 
@@ -800,7 +801,7 @@ assert round(latency_s[-1] * 1e3, 1) == 8.2 and transfer_s[-1] < 0.2e-3
 # **Why use a ring at all?** Compare it with the sharded server. Each rank sends the same
 # $2\frac{p-1}{p}n$ bytes, but pays $2\alpha$ instead of $2(p-1)\alpha$. In this model the sharded
 # server *always* wins. Keep this question in mind. Section 9 answers it with a machine whose ranks
-# share wires, and section 13 with what the model leaves out.
+# share wires, and section 14 with what the model leaves out.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 6. Recursive doubling and halving
@@ -1540,11 +1541,94 @@ assert round(times["c"] / times["a"], 1) == round(times["d"] / times["a"], 1) ==
 assert len({nbytes for run in runs.values() for nbytes in run.sent_bytes()}) == 1
 assert zaratan.ranks_per_node == 4 == zaratan.gpus_per_nic
 
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
+# ## 10. Rails, the NVLink domain, and sums in the switch
+#
+# Section 9 ended at one port for four GPUs. What does a machine look like that is built for training?
+# Figure 20 shows two, and you need six words for them:
+#
+# - A **node** is one computer with several GPUs. A DGX H100 [17] has eight.
+# - A **port** (a network card, NIC) is where a cable leaves the node. In a DGX H100 each GPU has its own.
+# - **NVLink** is the wire between GPUs. It leads to **NVLink switches**, so each GPU reaches any other.
+# - The **NVLink domain** is the set of GPUs behind the same NVLink switches. Here it is the node.
+# - A **rack** of type GB200 NVL72 [17] has 18 **trays** of four GPUs. All 72 are one NVLink domain.
+# - A **rail** is the set of ports that have the same place in their nodes.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+BLUE, ORANGE, GREY = "#0072b2", "#e69f00", "#57606a"
+
+
+def box(axis, x, y, width, height, color, text="", fill=True):
+    """A rectangle with words in its middle."""
+    inside, ink = (color, "white") if fill else ("none", color)
+    shape = plt.Rectangle((x, y), width, height, facecolor=inside, edgecolor=color)
+    axis.add_patch(shape)
+    middle = (x + width / 2, y + height / 2)
+    axis.text(*middle, text, color=ink, ha="center", va="center", fontsize=12)
+
+
+def rates(machine):
+    """GB/s of a GPU inside its NVLink domain, and of a port."""
+    links = machine.link(0, 1), machine.link(0, machine.ranks_per_node)
+    return [1e-9 / link.beta_s_per_byte for link in links]
+
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+def domain(axis, columns, rows, preset, title):
+    """GPUs between their NVLink switches and their ports to the network."""
+    step, top = 8 / columns, 1.7 + 0.5 * rows
+    box(axis, -0.2, 0.7, 8.4, top + 1.1, GREY, fill=False)  # the node or the rack
+    box(axis, 0, top + 0.9, 8, 0.7, GREY, "NVLink switches")
+    box(axis, 0, -0.9, 8, 0.7, GREY, "switches of the network")
+    for x in step * (np.arange(columns) + 0.5):
+        for y in 1.8 + 0.5 * np.arange(rows):
+            box(axis, x - 0.4 * step, y, 0.8 * step, 0.4, BLUE, "GPU" * (rows == 1))
+        for wire in x + 0.2 * step * (np.arange(rows) - (rows - 1) / 2):
+            axis.plot([wire, wire], [top, top + 0.9], color=BLUE, linewidth=1)
+            axis.plot([wire, wire], [-0.2, 1.8], color=ORANGE, linewidth=1)
+            axis.plot(wire, 1, "s", color=ORANGE, markersize=10 / rows)  # a port
+    for y, wire, rate in zip((top + 0.3, -0.2), ("NVLink", "port"), rates(preset)):
+        axis.text(8.4, y, f"{wire}:\n{rate:.0f} GB/s\na GPU", fontsize=12)
+    axis.set(title=title, xlim=(-0.3, 10.3), ylim=(-1, top + 2))
+    axis.axis("off")
+
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+h100, nvl72 = ringside.Machine.load("dgx_h100"), ringside.Machine.load("gb200_nvl72")
+figure, panels = plt.subplots(
+    2, 1, figsize=(6.5, 7.2), height_ratios=[5.2, 6.7], layout="constrained"
+)
+domain(panels[0], 8, 1, h100, "a node of type DGX H100: 8 GPUs")
+domain(panels[1], 18, 4, nvl72, "a rack of type GB200 NVL72: 18 trays of 4 GPUs")
+show(
+    figure,
+    "Above, a node: eight GPUs in a row, a wire of 371 GB/s from each to the NVLink switches, and a "
+    "port of 48 GB/s below each, with a cable to the switches of the network. Below, a rack: 18 "
+    "trays of four GPUs, 72 wires of 722 GB/s to the NVLink switches, and 72 ports of 48 GB/s.",
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 20. What a node, a rack, a port and a switch are. Blue wires are NVLink, orange ones lead to the
+# network. The rates are those that libraries reach.*
+#
+# Compare your campus with the two. How many GPUs does NVLink join, and how many share a port?
+
+# %% slideshow={"slide_type": "fragment"}
+for preset in (zaratan, h100, nvl72):
+    near, far = rates(preset)
+    print(f"{preset.name:11} {preset.ranks_per_node:2} GPUs at {near:3.0f} GB/s", end="; ")
+    print(f"GPUs a port: {preset.gpus_per_nic}, of {far:4.1f} GB/s")
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(rate) for rate in rates(h100) + rates(nvl72)] == [371, 48, 722, 48]
+assert (h100.ranks_per_node, nvl72.ranks_per_node) == (8, 72) and 72 == 18 * 4
+assert h100.gpus_per_nic == nvl72.gpus_per_nic == 1
+
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Your ring, and the library's.** Large machines have a network port for each GPU. In the `dgx_a100` model [17] a node has
-# eight GPUs, and each port carries 24 GB/s. Sum 8 GiB over two such nodes, once by the ring that you wrote and once by one
-# line of the library, which sends round a ring as well. From a time follows the **bus bandwidth**, the number that NCCL's
-# tests report: $2\frac{p-1}{p}n$ bytes, divided by the time. It says how fast the bytes of a ring go.
+# **Your ring, and the library's.** Now use all these ports. Sum 8 GiB over 32 GPUs, which are four DGX
+# H100. Do it once by the ring that you wrote, and once by one line of the library, which sends round a ring
+# as well. From a time follows the **bus bandwidth**, the number that NCCL's tests report:
+# $2\frac{p-1}{p}n$ bytes, divided by the time. It says how fast the bytes of a ring go.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile one_line.py
@@ -1555,47 +1639,277 @@ def all_reduce(comm, nbytes):
     comm.Allreduce(np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8))
 
 
+# %% slideshow={"slide_type": "fragment"}
+VECTOR, SENT = 2**33, 2**15  # 8 GiB; the programs send 32 KiB instead
+
+
+def for_long(machine):
+    """The machine on which SENT bytes take as long as VECTOR."""
+    longer = VECTOR / SENT
+    return machine.with_(
+        beta_s_per_byte=longer * machine.beta_s_per_byte,
+        intra_beta_s_per_byte=longer * machine.intra_beta_s_per_byte,
+        collectives={"allreduce": "ring"},
+        eager_threshold_bytes=0,
+    )
+
+
+def bus_GB_per_s(run, p=32):
+    return 2 * (p - 1) / p * VECTOR / 1e9 / run.makespan_s
+
+
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("03/rails", "How many times as fast as your ring is the library's all-reduce?", unit="times")
 
 # %% slideshow={"slide_type": "fragment"}
-dgx = ringside.Machine.load("dgx_a100").with_(
-    collectives={"allreduce": "ring"}, eager_threshold_bytes=0
-)
-longer = 2**33 / n0  # the programs send n0 bytes instead of 8 GiB
-slower = dgx.with_(beta_s_per_byte=longer * dgx.beta_s_per_byte,
-                   intra_beta_s_per_byte=longer * dgx.intra_beta_s_per_byte)  # fmt: skip
-bus_GB_per_s, ports_GB = {}, {}
-for name, target in {"your ring": RING, "the library": "one_line.py:all_reduce"}.items():
-    run = ringside.run(target, 16, (n0,), machine=slower)
-    bus_GB_per_s[name] = 2 * 15 / 16 * 2**33 / 1e9 / run.makespan_s
-    ports_GB[name] = run.timeline.bytes_matrix[:8, 8:].sum(axis=1) * longer / 1e9
-    print(
-        f"{name:11} {bus_GB_per_s[name]:4.0f} GB/s; GB through each port of node 0: {ports_GB[name].round(1)}"
-    )
-reveal("03/rails", bus_GB_per_s["the library"] / bus_GB_per_s["your ring"])
+flat = ringside.run(RING, 32, (SENT,), machine=for_long(h100))
+library = ringside.run("one_line.py:all_reduce", 32, (SENT,), machine=for_long(h100))
+through_ports_GB = {}
+for name, run in {"your ring": flat, "the library": library}.items():
+    out_of_node_0 = run.timeline.bytes_matrix[:8, 8:].sum(axis=1)
+    through_ports_GB[name] = out_of_node_0 * VECTOR / SENT / 1e9
+    print(f"{name:11} {bus_GB_per_s(run):4.0f} GB/s; GB through each port of node 0:")
+    print(f"            {through_ports_GB[name].round(1)}")
+reveal("03/rails", bus_GB_per_s(library) / bus_GB_per_s(flat))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **A ring that you write is one ring on one port.** It leaves each node by one GPU, and seven of eight ports are idle. So
-# you get 24 GB/s. The library knows which GPUs share a node. It cuts the vector into eight parts and sends each one round
-# a ring of its own. Each ring enters and leaves a node by another GPU, so all eight ports work at once: 191 GB/s. Each GPU
-# still sends the same number of bytes. NCCL was measured at 189.6 GB/s on two such nodes [18].
+# **A ring that you write is one ring on one port.** It leaves each node by one GPU, and seven of eight
+# ports are idle. So you get 48 GB/s, the rate of one port.
 #
-# The ports with the same place in their nodes are called a **rail**. On `zaratan` more rings would gain nothing, since all
-# GPUs of a node share one port. With a port for each GPU, you can use all of them yourself in two levels: question 5.
+# The library knows which GPUs share a node. It cuts the vector into eight parts and sends each one round a
+# ring of its own. Each ring enters and leaves a node by another GPU, so all eight ports work at once. This
+# is called **multi-rail**. Your GPUs send no byte more than before, and you get 377 GB/s. On four such nodes
+# 365.8 GB/s were measured with NCCL [18].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert dgx.ranks_per_node == 8 and dgx.gpus_per_nic == 1 and round(1e-9 / dgx.beta_s_per_byte) == 24
-assert [round(rate) for rate in bus_GB_per_s.values()] == [24, 191]
-assert abs(bus_GB_per_s["the library"] / 189.6 - 1) < 0.02  # measured [19]
-assert (ports_GB["your ring"] > 0).sum() == 1 and np.allclose(
-    ports_GB["the library"], 2.01, atol=0.01
+assert [round(bus_GB_per_s(run)) for run in (flat, library)] == [48, 377]
+assert abs(bus_GB_per_s(library) / 365.8 - 1) < 0.03  # measured [18]
+assert (through_ports_GB["your ring"] > 0).sum() == 1
+assert (through_ports_GB["the library"] > 0).sum() == 8
+assert flat.sent_bytes() == library.timeline.bytes_matrix.sum(axis=1).tolist()
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Two levels.** Can *you* use all ports? Nest the collectives. First do a reduce-scatter inside each node:
+# every GPU then holds one eighth of its node's sum. Next, let the GPUs with the same place in their nodes sum
+# their eighth, along the rail. At the end do an all-gather inside each node. This is a **hierarchical**
+# all-reduce.
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
+two_by_four = [(a, a + 1) for a in (0, 1, 2, 4, 5, 6)]
+PAIRS = {
+    "your flat ring": [*two_by_four, (3, 4), (7, 0)],
+    "two levels": [*two_by_four, *((a, a + 4) for a in range(4))],
+}
+figure, panels = plt.subplots(1, 2, figsize=(7, 2.6), layout="constrained")
+for axis, (title, pairs) in zip(panels, PAIRS.items()):
+    for x, y in [([a % 4, b % 4], [-1.6 * (a // 4), -1.6 * (b // 4)]) for a, b in pairs]:
+        axis.plot(x, y, color=BLUE if y[0] == y[1] else ORANGE, linewidth=3)
+    for x, y in [(rank % 4, -1.6 * (rank // 4)) for rank in range(8)]:
+        axis.plot(x, y, "o", color=BLUE, markersize=20)
+        axis.text(x, y, round(x - 2.5 * y), color="white", ha="center", va="center")
+        box(axis, -0.4, y - 0.35, 3.8, 0.7, GREY, fill=False)
+    axis.set(title=title, xlim=(-0.5, 3.5), ylim=(-2.1, 0.5))
+    axis.axis("off")
+alt = "Two nodes of four GPUs. The flat ring crosses between them twice, two levels four times."
+show(figure, alt)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 21. Which wires are used, on two nodes of four GPUs: blue is NVLink, orange is the network.*
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile group_ring.py
+import numpy as np
+
+
+def steps(comm, group, nbytes, count):
+    """So many steps of a ring over the ranks of a group, with a vector of nbytes."""
+    here = group.index(comm.rank)
+    next_rank, prev_rank = group[(here + 1) % len(group)], group[here - 1]
+    chunk = np.zeros(nbytes // len(group), np.uint8)
+    arriving = np.empty_like(chunk)
+    for _ in range(count):
+        comm.Sendrecv(chunk, dest=next_rank, recvbuf=arriving, source=prev_rank)
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile two_levels.py
+from group_ring import steps
+
+
+def all_reduce(comm, nbytes, g):
+    """On nodes of g GPUs."""
+    node, place = divmod(comm.rank, g)
+    inside = list(range(node * g, node * g + g))
+    rail = list(range(place, comm.size, g))
+    steps(comm, inside, nbytes, g - 1)  # reduce-scatter: a g-th each
+    steps(comm, rail, nbytes // g, 2 * (len(rail) - 1))  # all-reduce of the g-th
+    steps(comm, inside, nbytes, g - 1)  # all-gather
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Before you run it, count. How many bytes leave a node, through how many ports? Do it for the four DGX H100,
+# and for the eight nodes of `zaratan`, where four GPUs share a port.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("03/levels", "On DGX H100: how many times as fast as your flat ring?", unit="times")
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("03/levels-zaratan", "And on zaratan: how many times as fast?", unit="times")
+
+# %% slideshow={"slide_type": "fragment"}
+gain = {}
+for preset in (h100, zaratan):
+    here, g = for_long(preset), preset.ranks_per_node
+    one_ring = ringside.run(RING, 32, (SENT,), machine=here)
+    nested = ringside.run("two_levels.py:all_reduce", 32, (SENT, g), machine=here)
+    gain[preset.name] = one_ring.makespan_s / nested.makespan_s
+    rings = f"flat ring {one_ring.makespan_s * 1e3:6.1f} ms"
+    print(f"{preset.name:9} {rings}, two levels {nested.makespan_s * 1e3:6.1f} ms")
+    if preset is h100:
+        levels = nested
+reveal("03/levels", gain["dgx_h100"])
+reveal("03/levels-zaratan", gain["zaratan"])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# **Two levels gain as much as there are ports.** On DGX H100 they are 4.7 times as fast as your flat ring,
+# and on `zaratan` 1.0 times. There the four rails of a node meet in the same port.
+#
+# For long vectors on $N$ nodes of $g$ GPUs with a port each, add the two levels up:
+#
+# $$T_\text{two levels} \approx 2\tfrac{g-1}{g}\,n\beta_\text{NVLink} +
+# 2\tfrac{N-1}{N}\,\tfrac{n}{g}\,\beta_\text{port}$$
+#
+# For your run it says 74 ms. Why is the library faster still, at 44 ms? Your levels come one after the other,
+# so NVLink rests while the ports work. The library's rings use both at the same time. You would get there with
+# chunks: while one chunk is between the nodes, the next is inside.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(gain["dgx_h100"], 1) == 4.7 and round(gain["zaratan"], 1) == 1.0
+inside_s = 2 * 7 / 8 * VECTOR * h100.intra_beta_s_per_byte
+rails_s = 2 * 3 / 4 * VECTOR / 8 * h100.beta_s_per_byte
+assert np.isclose(levels.makespan_s, inside_s + rails_s, rtol=0.01)
+assert round(1e3 * levels.makespan_s) == 74 and round(1e3 * library.makespan_s) == 44
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **One rack.** Now take the 32 GPUs from a single NVL72 rack. No byte leaves the NVLink domain, and in
+# figure 20 its wires are 15 times as fast as a port.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "03/rack",
+    "How many times as fast as on four DGX H100 is the library's all-reduce in one rack?",
+    unit="times",
 )
-sent = run.timeline.bytes_matrix.sum(axis=1)
-assert (sent == 2 * 15 / 16 * n0).all() and run.world_size == 16
+
+# %% slideshow={"slide_type": "fragment"}
+in_rack = ringside.run("one_line.py:all_reduce", 32, (SENT,), machine=for_long(nvl72))
+print(f"32 GPUs: {bus_GB_per_s(library):.0f} GB/s on four nodes, ", end="")
+print(f"{bus_GB_per_s(in_rack):.0f} GB/s in a rack")
+apart = [0, 8, 16, 24]  # on DGX H100 one GPU of each node
+alone = {}
+for preset in (h100, nvl72):
+    run = ringside.run(RING, 32, (SENT,), members=apart, machine=for_long(preset))
+    alone[preset.name] = bus_GB_per_s(run, p=4)
+    print(f"4 of them, 8 apart: {alone[preset.name]:.0f} GB/s on {preset.name}")
+reveal("03/rack", bus_GB_per_s(in_rack) / bus_GB_per_s(library))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# **A rack makes the all-reduce of all GPUs 1.9 times as fast, not 15 times.** On the four nodes
+# all eight ports carry a node's bytes, and together they are as fast as NVLink inside it.
+#
+# You see the 15 times in the last two lines, where four GPUs that are eight apart sum. On DGX H100 each of
+# them is alone on its node, and has one port. In the rack they are as near as any others. So a rack
+# changes less for data parallelism than for what else you may put between those GPUs (lectures 12 and 14).
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(bus_GB_per_s(in_rack) / bus_GB_per_s(library), 1) == 1.9
+assert round(rates(nvl72)[0] / rates(nvl72)[1]) == 15
+assert round(alone["gb200_nvl72"] / alone["dgx_h100"]) == 15
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Sums in the switch.** So far only GPUs add. But every byte between two GPUs passes a switch anyway. What
+# if the *switch* adds? Then each GPU sends its vector once, and gets the sum once. NVIDIA calls this SHARP, and
+# its form in NVLink switches NVLS.
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
+figure, panels = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained")
+spots = np.exp(2j * np.pi * np.arange(8) / 8)
+for axis, title, style in zip(panels, ("ring", "sum in the switch"), ("->", "<->")):
+    ends = np.roll(spots, -1) if title == "ring" else 0 * spots
+    look = {"arrowstyle": style, "color": BLUE, "shrinkA": 12, "shrinkB": 12}
+    for spot, end in zip(spots, ends):
+        axis.annotate("", (end.real, end.imag), (spot.real, spot.imag), arrowprops=look)
+    axis.plot(spots.real, spots.imag, "o", color=BLUE, markersize=20)
+    axis.set(title=title, xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    axis.axis("off")
+box(panels[1], -0.25, -0.25, 0.5, 0.5, GREY, "+")
+alt = "Left, eight GPUs in a ring, arrows round it. Right, each has an arrow both ways to a switch."
+show(figure, alt)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 22. Eight GPUs of a node in a ring, and around a switch that adds.*
+#
+# Let a ninth rank play the switch. It has a port for each GPU, and passes chunk after chunk: the program is
+# the `relay` of section 7, with one route.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile in_switch.py
+import numpy as np
+from relay import relay
+
+
+def all_reduce(comm, nbytes, num_chunks):
+    chunk = np.zeros(nbytes // num_chunks, np.uint8)
+    *gpus, switch = range(comm.size)
+    routes = [(0, [], [switch]), (0, [switch], [])]  # of a GPU
+    if comm.rank == switch:
+        routes = [(0, gpus, gpus)]  # what came from all, added up, goes to all
+    relay(comm, chunk, routes, num_chunks)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "03/in-switch",
+    "Eight GPUs, a long vector in 64 chunks: how many times as fast as a ring is it?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+eight = for_long(h100)
+switching = eight.with_(ports="peer", ranks_per_node=9)  # a port for each peer
+round_ring = ringside.run(RING, 8, (SENT,), machine=eight)
+by_switch = ringside.run("in_switch.py:all_reduce", 9, (SENT, 64), machine=switching)
+for name, run in {"ring": round_ring, "switch": by_switch}.items():
+    sent_GB = run.sent_bytes()[0] * VECTOR / SENT / 1e9
+    print(f"{name:6} {run.makespan_s * 1e3:.1f} ms, each GPU sends {sent_GB:.1f} GB")
+reveal("03/in-switch", round_ring.makespan_s / by_switch.makespan_s)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# **The switch is 1.72 times as fast, since each GPU sends $n$ bytes and not $2\frac{p-1}{p}n$.** With $c$
+# chunks,
+#
+# $$T_\text{switch} = 2\alpha + \left(1 + \tfrac1c\right) n\beta,$$
+#
+# so with many chunks the gain tends to $2\frac{p-1}{p}$, for eight GPUs 1.75. What do you get in practice?
+# Eight H200 were measured at 16 GiB [19] with NCCL's NVLS switched on and off: a bus bandwidth of 480 GB/s
+# against 367 GB/s, which is 1.31 times. So part of the gain isn't reached.
+#
+# Doesn't that 480 GB/s exceed what NVLink can do here, 450 GB/s? It does, and it's no mistake of the clock. The
+# *bus* bandwidth counts the bytes of a ring, and in this run no GPU sent them. Divide by 1.75.
+#
+# An all-gather gains nothing. There is nothing to add, and each GPU has to *receive* $\frac{p-1}{p}n$ bytes
+# in any case.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(round_ring.makespan_s / by_switch.makespan_s, 2) == 1.72
+formula_s = 2 * eight.intra_alpha_s + (1 + 1 / 64) * VECTOR * h100.intra_beta_s_per_byte
+assert np.isclose(by_switch.makespan_s, formula_s)
+assert [run.sent_bytes()[0] / SENT for run in (round_ring, by_switch)] == [1.75, 1]
+assert round(480.0 / 367.2, 2) == 1.31 == h100.switch_gain  # measured [19]
+assert 480 / 1.75 < 450 and abs(rates(h100)[0] / 367 - 1) < 0.02
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"] meeting=2 minutes=10
-# ## 10. What the libraries choose
+# ## 11. What the libraries choose
 #
 # **MPICH** has had this rule for `MPI_Allreduce` since [5]. It is still in its source
 # (`MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE` is the constant [9]):
@@ -1660,7 +1974,7 @@ assert round(ring_us / tree_us) == 475 and round(steps) == 1446
 assert ring_us / tree_us > 180  # published: up to 180 times [11]
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 11. 553 MB, next to a step
+# ## 12. 553 MB, next to a step
 #
 # Now answer the question of section 1: how long does VGG-16's all-reduce take, next to the rest of a
 # step? Take 32 GPUs on 8 nodes of the `zaratan` model [8], and 64 images for each GPU.
@@ -1773,7 +2087,7 @@ assert round((horovod_step_s - p100_step_s) * 1e3) == 196
 assert round((horovod_step_s - p100_step_s) / ring_512_s, 2) == 0.55
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 12. Summary
+# ## 13. Summary
 #
 # | algorithm | messages in a row | bytes through the busiest port | good for |
 # |---|---|---|---|
@@ -1791,7 +2105,7 @@ assert round((horovod_step_s - p100_step_s) / ring_512_s, 2) == 0.55
 # For those who want to know more. Nothing that is taught needs it.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 13. What the model forgets
+# ## 14. What the model forgets
 #
 # **Two nodes, one rank on each.** A published table [11] holds measurements between two machines of
 # a cloud: the time of a message and the time of an all-reduce, for many sizes. With two ranks,
@@ -1840,7 +2154,7 @@ show(
 reveal("03/cloud", 100 * abs(error[1048576]))
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# *Figure 20. An all-reduce between two machines of a cloud, measured and predicted.*
+# *Figure 23. An all-reduce between two machines of a cloud, measured and predicted.*
 #
 # The prediction from measured messages is off by 2 % at 1 kB and by less than 8 % up to 16 kB. At 1
 # MB it is 40 % too low. *One* $\alpha$ and $\beta$ for all sizes are worse: 51 % too low at 8 kB, and
@@ -1930,7 +2244,7 @@ show(
 reveal("03/two-numbers", 100 * np.median(errors))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 21. NCCL's all-reduce on 16 GPUs, measured and fitted.*
+# *Figure 24. NCCL's all-reduce on 16 GPUs, measured and fitted.*
 #
 # Two numbers describe nine orders of magnitude with a median error of 13 %, and 36 % at worst, in
 # the middle. There NCCL changes its protocol: a low-latency one for short vectors, a high-bandwidth
@@ -1959,7 +2273,7 @@ assert round(np.median(regimes), 2) == 0.06 and round(regimes.max(), 2) == 0.15
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. Two puzzles, and your turn
+# ## 15. Two puzzles, and your turn
 #
 # Each program below is right and too slow. Change it until it meets its target. Plan ten minutes for
 # each. The cell below the program runs it, tells you what is missing, and draws it.
@@ -2123,7 +2437,7 @@ for module, function in MODULES.items():
     print(f"{module}.py: {verdict(run)}")
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 15. Five questions
+# ## 16. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
@@ -2182,7 +2496,7 @@ assert np.isclose(four.makespan_s, 2 * one_round_s)
 assert np.isclose(five.makespan_s, 3 * one_round_s)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 3.** The program nccl-tests reports a *bus bandwidth*. In the table of section 13, 8 GiB
+# **Question 3.** The program nccl-tests reports a *bus bandwidth*. In the table of section 14, 8 GiB
 # took 67,689 µs on 16 GPUs. How many bytes per second is $n/T$? How many bytes per second does the link
 # of each GPU carry, if the algorithm is a ring? Why is the second number reported?
 #
@@ -2191,7 +2505,7 @@ assert np.isclose(five.makespan_s, 3 * one_round_s)
 # $n/T = 126.9$ GB/s. In a ring each rank sends $2\frac{p-1}{p}n$, so its link carries
 # $\frac{2\cdot 15}{16}\cdot 126.9 = 237.9$ GB/s. That is the bus bandwidth. You can compare it with the
 # number of the hardware, whatever $p$ is. The number $n/T$ falls as $p$ grows, even if every link runs
-# at its limit. Here the comparison says something. The eight ports of a node carry $8 \cdot 24 = 192$ GB/s (section 9), which
+# at its limit. Here the comparison says something. The eight ports of such a node carry $8 \cdot 24 = 192$ GB/s [17], which
 # is less than 237.9. So it wasn't a ring. Between two nodes a tree sends $n$ bytes, and not $2\cdot\frac{15}{16}n$. NCCL takes
 # whichever it reckons to be faster.
 # </details>
@@ -2224,46 +2538,22 @@ assert round(speedup(20e-6), 2) == 3.04
 assert round(speedup(5e-6), 2) == 1.72 and round(speedup(50e-6), 2) == 4.21
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 5.** On `zaratan`, take 32 GPUs on 8 nodes and nest the collectives. First do a
-# reduce-scatter inside each node. Then, for each of the four shards, do a ring all-reduce over the 8
-# ranks that hold it. Then do an all-gather inside each node. How many bytes leave each node? Is it
-# better than the ring in order, for 100 MB and for 10 kB?
+# **Question 5.** On `zaratan`, two levels gained nothing for a vector of 8 GiB (section 10), although fewer
+# bytes leave each node. How many bytes leave a node, by the flat ring and by two levels, if 32 GPUs on 8
+# nodes sum 100 MB? And do two levels gain nothing for 10 kB either?
 #
 # <details><summary>Answer</summary>
 #
 # Each of the four shards has $n/4$ bytes, and its ring sends $2\frac{7}{8}\cdot\frac{n}{4}$ from each
-# node. Four of them make $2\cdot\frac78 n$, or 175 MB. The ring in order sends
+# node. Four of them make $2\cdot\frac78 n$, or 175 MB. The flat ring sends
 # $2\cdot\frac{31}{32}n$, or 194 MB. For 100 MB they are equally fast (1.01), because the network card is
-# the bottleneck of both, and the nested scheme spends inside the nodes what it saves between them. For
-# 10 kB messages decide. The nested scheme sends 14 between nodes and 6 inside, instead of 62. It is
-# 4.0 times faster. With a port for each GPU it would be otherwise: the four rings between nodes would have four ports, and the
-# ring in order still one.
+# the bottleneck of both, and two levels spend inside the nodes what they save between them. For
+# 10 kB messages decide. Two levels send 14 between nodes and 6 inside, instead of 62. They are
+# 4.0 times faster.
 # </details>
 
-# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
-# %%writefile in_nodes.py
-import numpy as np
-
-
-def ring(comm, group, nbytes, steps):
-    here = group.index(comm.rank)
-    next_rank, prev_rank = group[(here + 1) % len(group)], group[here - 1]
-    chunk = np.zeros(nbytes // len(group), np.uint8)
-    arriving = np.empty_like(chunk)
-    for _ in range(steps):
-        comm.Sendrecv(chunk, dest=next_rank, recvbuf=arriving, source=prev_rank)
-
-
-def all_reduce(comm, nbytes):
-    first = comm.rank // 4 * 4
-    node, across = list(range(first, first + 4)), list(range(comm.rank % 4, comm.size, 4))
-    ring(comm, node, nbytes, 3)
-    ring(comm, across, nbytes // 4, 2 * (len(across) - 1))
-    ring(comm, node, nbytes, 3)
-
-
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-nested = ringside.run("in_nodes.py:all_reduce", 32, (n0,), machine=zaratan)
+nested = ringside.run("two_levels.py:all_reduce", 32, (n0, 4), machine=zaratan)
 leaving = (nested.bytes_matrix() * leaves).sum() / 8 * 100e6 / n0
 assert round(leaving / 1e6) == 175 and round(out["a"] / 1e6) == 194
 gain = {
@@ -2308,9 +2598,12 @@ assert nested.sent_messages()[0] == 14 + 6 and runs["a"].sent_messages()[0] == 6
 #     May 2017. github.com/tensorflow/tensorflow
 # 16. Horovod, `docs/benchmarks.rst`: 128 servers with 4 P100 each, RoCE 25 Gbit/s.
 #     github.com/horovod/horovod
-# 17. `cluster/machines/dgx_a100.toml`, with the source of each number.
-# 18. Oracle Cloud: running NCCL tests on two nodes of eight A100 with eight ports of 200 Gbit/s each, NCCL 2.29, vectors
-#     of 8 GiB. github.com/oracle-quickstart/oci-hpc-oke, docs/running-nccl-rccl-tests-from-slurm-operator.md at 61d210ac.
+# 17. `dgx_a100.toml`, `dgx_h100.toml` and `gb200_nvl72.toml` in `cluster/machines`, with the source of each
+#     number.
+# 18. nccl-tests, issue 309: an all-reduce of 8 GiB on four nodes of eight H100, with eight ports of 400 Gbit/s
+#     each. github.com/NVIDIA/nccl-tests
+# 19. S. Bekman. Machine Learning Engineering, `network/README.md`, section SHARP: nccl-tests on eight H200, NCCL
+#     2.27.7. github.com/stas00/ml-engineering at 744d01e1 (August 2026).
 #
 # Read next: [5] for the algorithms, [6] for the trees, and E. Chan, M. Heimlich, A. Purkayastha,
 # R. van de Geijn, Collective communication: theory, practice, and experience, Concurrency and
