@@ -138,9 +138,8 @@ print(f"{megabytes[largest]:.0f} MB of them in the largest layer, {name}")
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # So in each of many thousand steps, every worker gives 553 MB to the others and gets as much from
 # them. **How long does that take, next to the rest of a step?** Section 13 answers this question.
-# For the answer you need to know what a
-# message costs, which algorithms there are, and how fast any of them *can* be. The sections before it
-# tell you.
+# Before
+# that you need to know what a message costs, which algorithms there are, and how fast any of them *can* be.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert vgg16["num_parameters"].sum() == 138_357_544
@@ -806,7 +805,7 @@ assert round(latency_s[-1] * 1e3, 1) == 8.2 and transfer_s[-1] < 0.2e-3
 # **Why use a ring at all?** Compare it with your sharded server. There each rank sends the same
 # $2\frac{p-1}{p}n$ bytes, but pays $2\alpha$ instead of $2(p-1)\alpha$. In this model the sharded
 # server *always* wins. Keep this question in mind. Section 9 answers it with a machine whose ranks
-# share wires, and section 15 with what the model leaves out.
+# share links, and section 15 with what the model leaves out.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 6. Recursive doubling and halving
@@ -1092,14 +1091,16 @@ reveal("03/trees", best)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 14. Two trees of eight ranks with eight chunks each.*
 #
+# **Your second tree saves more than the chunks.**
+#
 # | | time | why |
 # |---|---|---|
 # | one tree | 206 µs | its busiest rank sends three vectors: two down to its children, one up |
 # | two trees | 106 µs | each carries half of the bytes, and no rank works twice |
 # | two trees, eight chunks | 61 µs | all levels work at the same time |
 #
-# **Your second tree saves more.** How far can you go on? In this scheme the busiest rank sends two vectors,
-# which take 40 µs. So you can't get below that.
+# How far can you go on? In this scheme the busiest rank sends two vectors, which take 40 µs. So you can't
+# get below that.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 times_us = [round(run.makespan_s * 1e6) for run in (one_tree, two_trees, chunked)]
@@ -1148,7 +1149,7 @@ reveal("03/chunks", str(chunk_counts[np.argmin(makespans)]))
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # *Figure 15. Time of the double tree against the number of chunks.*
 #
-# More chunks are always better here. The first seven cuts save you 46 µs, and the next 120 only 5 µs. Don't
+# Of these numbers 128 is the best, as more chunks are always better here. The first seven cuts save you 46 µs, and the next 120 only 5 µs. Don't
 # trust the right end of the curve, for the model is an optimist: chunks that are posted together share
 # their $\alpha$. On a real machine each chunk costs the processor something, and the curve turns up again.
 
@@ -1374,6 +1375,8 @@ reveal("03/slowest", SCHEMES[np.argmax(times_us[20_000])])
 # *Figure 18. The four schemes, as you set them. The sliders for latency and link move in Jupyter
 # only, where the kernel draws what you ask for.*
 #
+# **For 20,000 bytes recursive doubling is the slowest.** For short vectors it is the second:
+#
 # | | messages in a row | 200 bytes | 20,000 bytes |
 # |---|---|---|---|
 # | sharded server | 2 | 2.35 µs | 37 µs |
@@ -1382,7 +1385,7 @@ reveal("03/slowest", SCHEMES[np.argmax(times_us[20_000])])
 # | ring | 14 | 14.35 µs | 49 µs |
 #
 # With short vectors you pay for messages in a row, and the times are in their order. With long ones you pay
-# for bytes. **Doubling sends whole vectors, and has fallen from the second place to the last.**
+# for bytes, and doubling sends whole vectors.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 np.testing.assert_allclose(times_us[200], [2.35, 3.6, 6.35, 14.35])
@@ -1631,6 +1634,8 @@ reveal("03/shuffled", times["b"] / times["a"])
 # *Figure 21. Who sends to whom in the five programs. Blue stays on the node, orange leaves it. The darker, the
 # more bytes.*
 #
+# **Case (e) is the fastest, and the shuffled ring (b) takes 4.0 times as long as the ring in order.**
+#
 # | | time | leaves each node |
 # |---|---|---|
 # | (a) ring, ranks in order | 15.7 ms | 194 MB |
@@ -1639,8 +1644,8 @@ reveal("03/shuffled", times["b"] / times["a"])
 # | (d) halving-doubling, far partners first | 56.2 ms | 700 MB |
 # | (e) halving-doubling, near partners first | 15.5 ms | 175 MB |
 #
-# **The shuffled ring takes 4.0 times as long as the ring in order, and (e) is the fastest.** Why? From each
-# rank all five send the same number of bytes. What differs is how many of them pass the port of a node.
+# Why? From each rank all five send the same number of bytes. What differs is how many of them pass the port
+# of a node.
 #
 # That answers the question of section 5. The sharded server wants a link between every two ranks, and your
 # ring in order enters and leaves each node once. You also see in figure 21 that the order of the steps matters:
@@ -1898,7 +1903,7 @@ reveal("03/rack", bus_GB_per_s(in_rack) / bus_GB_per_s(library))
 # **The rack makes the all-reduce of all 32 GPUs 1.9 times as fast, not 15 times.** Why? On the four nodes
 # all eight ports carry a node's bytes, and together they are as fast as NVLink inside it.
 #
-# You see the 15 times in the last two lines, where four GPUs that are eight apart sum. On DGX H100 each of
+# The 15 times are in the last two lines that you printed, where four GPUs sum that are eight apart. On DGX H100 each of
 # them is alone on its node, and has one port. In the rack they are as near to each other as any others. So a
 # rack changes little for an all-reduce over all your GPUs. It changes a lot for whatever else you may put between
 # GPUs that used to be on different nodes (lectures 12 and 14).
@@ -2293,15 +2298,16 @@ print(f"all exposed: {p100_step_s / (p100_step_s + ring_512_s):.0%} of the full 
 reveal("03/horovod", 100 * p100_step_s / (p100_step_s + ring_512_s))
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# **If all of the ring is exposed, 54 % of the full speed is left.**
+#
 # | | step | exposed | of the full speed |
 # |---|---|---|---|
 # | your bound, all of the ring exposed | 769 ms | 354 ms | 54 % |
 # | published [16] | 611 ms | 196 ms | 68 % |
 # | your bound, nothing exposed | 416 ms | 0 ms | 100 % |
 #
-# **If all of the ring is exposed, 54 % of the full speed is left.** The published speed lies between your
-# two bounds, and says how much they hid: 55 % of the ring was exposed, and the rest ran while the GPUs still
-# computed. How you hide more of it is the subject of [lecture 5](05_ddp.ipynb).
+# The published speed lies between your two bounds, and so it says how much they hid. Of the ring 55 % was
+# exposed, and the rest ran while the GPUs still computed. How you hide more of it is the subject of [lecture 5](05_ddp.ipynb).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
 all_exposed = p100_step_s / (p100_step_s + ring_512_s)
@@ -2326,6 +2332,10 @@ assert round((horovod_step_s - p100_step_s) / ring_512_s, 2) == 0.55
 # | recursive doubling | $\log_2 p$ | $n\log_2 p$ | short vectors |
 # | halving-doubling | $2\log_2 p$ | $2\frac{p-1}{p}n$ | $p$ a power of two, near partners first |
 # | double tree, $c$ chunks | about $2\log_2 p + 2c$ | $2n$ | long vectors on many ranks |
+# | two levels, $N$ nodes of $g$ | $2(g-1) + 2(N-1)$ | $2\frac{N-1}{N}\frac{n}{g}$ out of a node | nodes with a port for each GPU |
+# | sum in the switch | $2$ | $n$ | GPUs behind switches that add |
+#
+# And remember that messages which are fully hidden still take a share of the GPU's SMs (section 12).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Appendix: not taught
