@@ -14,7 +14,7 @@
 Here rank r sends shard r - 1 first, so that it ends with the sum of shard r.
 
 This is one ring, so it leaves a node through one port, however many the node has. A library such as
-NCCL makes several at once, for the ports of all ranks at a node (lecture 3, section 9).
+NCCL makes several at once, for the ports of all ranks at a node (lecture 3, section 10).
 
 The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 
