@@ -51,7 +51,7 @@
 # | sign | meaning |
 # |---|---|
 # | $p$ | the number of ranks, also called the world size |
-# | $P_r \times P_c = p$ | the shape of a grid of ranks, in section 13 |
+# | $P_r \times P_c = p$ | the shape of a grid of ranks, in section 15 |
 # | $B$ | the number of samples in a batch, over all ranks; in a text, a sample is a token |
 # | $d_0, d_1, \dots, d_L$ | widths: layer $i$ turns $d_{i-1}$ numbers into $d_i$ numbers |
 # | $X,\ W,\ Y$ | input $(B \times d_{i-1})$, weights $(d_{i-1} \times d_i)$, output $(B \times d_i)$ |
@@ -1474,8 +1474,296 @@ torch_run = ringside.run("sequence_torch.py:sequence", 4, (64, 12))
 print(torch_run.timeline.bytes_matrix.sum(axis=1), "bytes")
 assert torch_run.timeline.bytes_matrix.sum(axis=1)[0] == sends["sequence"]
 
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
+# ## 9. Asynchronous tensor parallelism
+#
+# In section 7 every all-reduce was exposed: no GPU computed while it ran. Can you hide it? Data
+# parallelism hides its sums, because nobody needs a gradient before the step ends. Tensor parallelism
+# has no such gap: the next product waits for the all-gather of section 8. But does it wait for *all*
+# of it?
+#
+# Row $i$ of $X A_r$ needs row $i$ of $X$, and no other row. So split the all-gather into $k$ pieces of
+# rows. While your GPU multiplies one piece, the network brings the next one. This is **asynchronous
+# tensor parallelism** (async TP).
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["derivation"]
+# How long does that take? Let the all-gather take $T_g$ and the product $T_p$. One after the other
+# they take $T_g + T_p$. In pieces the first messages, $T_g/k$, have no product to run beside. After
+# them a piece of the product always runs beside a piece of the messages, and the longer of the two
+# sets the pace. The last piece of the product, $T_p/k$, has no messages beside it. Add this up for both
+# cases, and you find one formula:
+#
+# $$T(k) = \max(T_g, T_p) + \frac{\min(T_g, T_p)}{k} + k\,c .$$
+#
+# Here $c$ is what each piece costs besides, in the longer of the two: the start of a kernel if that
+# is the product, the latency $\alpha$ if it is the messages.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# Try it on the GPT of the ledger, on the four GPUs of a `zaratan` node. Take the first product of the
+# MLP, with 16,384 tokens. Each rank has a quarter of the tokens, as in section 8, and a quarter of the
+# columns of $A$. To start a kernel takes 5 µs on this machine, which is an assumption.
+
+# %% slideshow={"slide_type": "fragment"}
+tokens, d, t = 8 * 2048, 2304, 4  # eight sequences
+width, rate = FORMATS["bf16"]
+gather_s = (t - 1) / t * tokens * d * width / RATES["inside a node"]  # T_g
+product_s = 2 * tokens * d * (4 * d // t) / rate  # T_p
+launch_s = ringside.Machine.load("zaratan").kernel_overhead_s  # c
+
+
+def piped_s(gather_s, product_s, k, fixed_s):
+    """Time of an all-gather and a product in k pieces: the formula."""
+    longer, shorter = max(gather_s, product_s), min(gather_s, product_s)
+    return longer + shorter / k + k * fixed_s
+
+
+print(f"all-gather {1e3 * gather_s:.2f} ms, product {1e3 * product_s:.2f} ms")
+print(f"in one piece {1e3 * piped_s(gather_s, product_s, 1, launch_s):.2f} ms")
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/four-pieces",
+    "In 4 pieces, how long do the all-gather and the product take together?",
+    unit="ms",
+)
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["open"]
+# Write it with messages that don't wait. The first file starts the exchange of one piece:
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile exchange.py
+def start(comm, piece, whole):
+    """Send this rank's rows to all ranks and take theirs into `whole`, without waiting."""
+    whole[comm.rank] = piece
+    others = [(comm.rank + step) % comm.size for step in range(1, comm.size)]
+    sends = [comm.Isend(piece, dest=rank) for rank in others]
+    return sends + [comm.Irecv(whole[rank], source=rank) for rank in others]
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["open"]
+# The second file is async TP. It starts the exchange of a piece *before* it multiplies the last one:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile async_tp.py
+import numpy as np
+from exchange import start
+from mpi4py import MPI
+
+import ringside
+
+
+def product(comm, X_r, A_r, k, product_s, launch_s):
+    pieces = np.split(X_r, k)
+    whole, Y = np.empty((k, comm.size, *pieces[0].shape)), []
+    requests = start(comm, pieces[0], whole[0])
+    for j in range(k):
+        MPI.Request.Waitall(requests)
+        if j + 1 < k:
+            requests = start(comm, pieces[j + 1], whole[j + 1])
+        ringside.compute(seconds=product_s / k + launch_s, phase="product")
+        Y.append(whole[j] @ A_r)  # rows of this piece, of all ranks
+    return np.concatenate(Y, axis=1)  # (ranks, rows of a rank, columns)
+
+
+# %% slideshow={"slide_type": "fragment"}
+p, X, A = t, rng.normal(size=(128, 18)), rng.normal(size=(18, 8))
+assert SCALE * X.nbytes == tokens * d * width  # the vectors are shorter, as in section 7
+parts = [(X_r, A_r.copy()) for X_r, A_r in zip(rows(X), columns(A))]
+
+
+def in_pieces(program, k):
+    args = [(*part, k, product_s, launch_s) for part in parts]
+    run = ringside.run(f"{program}.py:product", p, args, machine=stretched("zaratan", rate))
+    for Y, (_, A_r) in zip(run.values, parts):
+        np.testing.assert_allclose(Y.reshape(len(X), -1), X @ A_r)
+    return run
+
+
+piped = {k: in_pieces("async_tp", k) for k in (1, 4)}
+for k, run in piped.items():
+    print(f"{k} pieces: {1e3 * run.makespan_s:.3f} ms")
+reveal("08/four-pieces", 1e3 * piped[4].makespan_s)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Four pieces take 1.40 ms, where one piece took 1.81 ms. Of the all-gather only the first quarter is
+# left to see. You send the same bytes as before, and the result is the same to the last digit that
+# matters. How far can you go?
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(1e3 * piped[4].makespan_s, 2) == 1.40 and round(1e3 * piped[1].makespan_s, 2) == 1.81
+assert (piped[4].timeline.bytes_matrix == piped[1].timeline.bytes_matrix).all()
+assert tokens == 16_384 and round(1e6 * launch_s) == 5
+for k, run in piped.items():  # the formula leaves out one latency
+    assert 0 < run.makespan_s - piped_s(gather_s, product_s, k, launch_s) < 1e-6
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/how-many-pieces",
+    "Which number of pieces takes the least time?",
+    choices=["2", "4", "8", "32"],
+)
+
+# %% slideshow={"slide_type": "fragment"}
+for k in (2, 8, 16, 32):
+    piped[k] = in_pieces("async_tp", k)
+for k in sorted(piped):
+    print(f"{k:2} pieces: {1e3 * piped[k].makespan_s:.3f} ms")
+
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+def draw_pieces(axis, k, line):
+    """The wire and the GPU of rank 0 during a run in k pieces, on two lines."""
+    timeline = piped[k].timeline
+    came = [(1e3 * m.start_s, 1e3 * m.end_s) for m in timeline.messages if m.dest == 0]
+    worked = [(1e3 * s.start_s, 1e3 * s.end_s) for s in timeline.spans[0] if s.kind == "compute"]
+    for height, colour, spans in ((line + 0.4, COMMUNICATION, came), (line, COMPUTE, worked)):
+        bars = [(start, end - start) for start, end in spans]
+        axis.broken_barh(bars, (height, 0.36), color=colour, edgecolor="white", linewidth=0.8)
+    end_ms = 1e3 * timeline.makespan_s
+    axis.text(end_ms + 0.02, line + 0.1, f"{end_ms:.2f}", color="#57606a", fontsize=9)
+
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3), layout="constrained")
+for pieces, line in ((1, 1.4), (4, 0)):
+    draw_pieces(left, pieces, line)
+    left.text(0, line + 0.85, f"pieces: {pieces}", color="#57606a")
+left.set_yticks([0.18, 0.58, 1.58, 1.98], ["product", "messages"] * 2)
+left.set(xlabel="time (ms)", title="rank 0", xlim=(-0.05, 2.05), ylim=(-0.1, 2.6))
+many, some = np.arange(1, 41), sorted(piped)
+right.plot(many, [1e3 * piped_s(gather_s, product_s, k, launch_s) for k in many], color="#57606a",
+           label="formula")  # fmt: skip
+right.plot(some, [1e3 * piped[k].makespan_s for k in some], "o", color=COMPUTE, label="runs")
+right.axhline(1e3 * product_s, color="#57606a", linestyle=":", label="product alone")
+right.set(xlabel="pieces k", ylabel="time (ms)", title="all-gather and product", ylim=1.15)
+right.legend(frameon=False)
+show(figure, "Left: two timelines of rank 0. In one piece the messages end before the product begins; in four pieces "
+     "the product begins after the first quarter of the messages, and the rest runs beside it. Right: the time "
+     "against the number of pieces. It falls steeply from one to eight pieces, is flat to sixteen and rises "
+     "slowly after that; the runs lie on the formula, above the line of the product alone.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("08/how-many-pieces", str(min(piped, key=lambda k: piped[k].makespan_s)))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 6. Left: the wire and the GPU of rank 0, with one piece and with four. Right: the time over
+# the number of pieces, by the formula and on ranks.*
+#
+# Eight pieces take 1.354 ms, the least of your runs. Sixteen take longer, since you start sixteen
+# kernels. Set the derivative of $T(k)$ to zero, and you find $k^* = \sqrt{\min(T_g, T_p)/c}$, about 11
+# here. Note what no $k$ can do. The time never falls below the longer of the two, so async TP saves at
+# most half, and that only where both take equally long. Between nodes, where the messages took 81 % of
+# the time in section 7, it saves little.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(1e3 * piped[8].makespan_s, 3) == 1.354 and piped[8].makespan_s < piped[16].makespan_s
+assert round(np.sqrt(gather_s / launch_s)) == 11 and round(share[8], 2) == 0.81
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **One-sided: write into the neighbour's memory.** In your program each rank posts a receive for every
+# piece, so sender and receiver have to agree on each message. A GPU can do without. NVLink lets it
+# write into the memory of another GPU. For this all ranks allocate a buffer of the same size and tell
+# each other where it lies. PyTorch calls such a buffer **symmetric memory** [9, 10]. MPI calls it a
+# *window*. `Put` writes into the window of another rank, and `Fence` waits until all puts have arrived.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile one_sided.py
+import numpy as np
+from mpi4py import MPI
+
+import ringside
+
+
+def product(comm, X_r, A_r, k, product_s, launch_s):
+    pieces, Y = np.split(X_r, k), []
+    whole = np.empty((k, comm.size, *pieces[0].shape))
+    window = MPI.Win.Create(whole, disp_unit=pieces[0].nbytes, comm=comm)
+    for j in range(k + 1):
+        window.Fence()  # now piece j - 1 is there
+        for dest in (comm.rank + np.arange(comm.size)) % comm.size if j < k else ():
+            window.Put(pieces[j], int(dest), target=j * comm.size + comm.rank)
+        if j > 0:
+            ringside.compute(seconds=product_s / k + launch_s, phase="product")
+            Y.append(whole[j - 1] @ A_r)
+    window.Free()
+    return np.concatenate(Y, axis=1)
+
+
+# %% slideshow={"slide_type": "fragment"}
+for program in ("async_tp", "one_sided"):
+    print(f"{program:9} in 8 pieces {1e3 * in_pieces(program, 8).makespan_s:.3f} ms")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# You wrote no receive, and the time is nearly the same. What is left of an agreement is the fence. It
+# is a barrier of all ranks, so a slow rank still delays the others. A real kernel waits for a flag of
+# its own instead, which the sender sets behind the data (a *signal*).
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+one_sided = in_pieces("one_sided", 8)
+assert abs(one_sided.makespan_s / piped[8].makespan_s - 1) < 0.02
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Which products of a layer can hide their messages?** A layer has four: queries, keys and values;
+# the attention's output; and the two of the MLP. Two of them follow an all-gather. The other two are
+# followed by a reduce-scatter, which is hidden the same way, from its other end. The messages of all
+# four are equally long.
+
+# %% slideshow={"slide_type": "fragment"}
+one_after_other_s, in_eight_s = 0.0, 0.0
+alpha_s = ringside.Machine.load("zaratan").intra_alpha_s
+for name, columns_of_d in (("QKV", 3), ("output", 1), ("MLP up", 4), ("MLP down", 4)):
+    part_s = 2 * tokens * d * (columns_of_d * d // t) / rate
+    fixed_s = launch_s if part_s > gather_s else alpha_s
+    one_after_other_s += gather_s + part_s
+    in_eight_s += (both_s := piped_s(gather_s, part_s, 8, fixed_s))
+    print(f"{name:9} product {1e3 * part_s:.2f} ms, messages {1e3 * gather_s:.2f} ms, "
+          f"in 8 pieces {1e3 * both_s:.2f} ms")  # fmt: skip
+print(f"forward, one after the other {1e3 * one_after_other_s:.2f} ms, "
+      f"in 8 pieces {1e3 * in_eight_s:.2f} ms")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Only the attention's output is too short to hide its messages. By the formula the forward pass of
+# these four pairs becomes 1.37 times as fast. A whole step gains less, because it also has attention
+# itself, norms, the optimizer and the gradients' all-reduce.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(one_after_other_s / in_eight_s, 2) == 1.37
+assert 2 * tokens * d * (d // t) / rate < gather_s < 2 * tokens * d * (3 * d // t) / rate
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# **What PyTorch does.** In torch 2.13 the operators `fused_all_gather_matmul` and
+# `fused_matmul_reduce_scatter` do this [9]. They cut into as many pieces as there are ranks, and begin
+# with the rank's own piece, which needs no message. They are marked as alpha [10]. PyTorch's team
+# measured a whole step with tensor parallelism of degree 8 on H100 GPUs in June 2025 [11]:
+#
+# | async TP against plain TP | 70B on 256 GPUs | 8B on 64 GPUs |
+# |---|---|---|
+# | bf16 | +9 % | +10 % |
+# | FP8, one scale for a tensor | +16 % | +10 % |
+# | FP8, one scale for a row | +4 % | +6 % |
+#
+# For the 70B model the gain grows from bf16 to the first kind of FP8: its products are faster, so
+# there is more to hide. (The plain run of the last line was itself too slow, the table says.)
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+PLAIN_AND_ASYNC = {  # tokens/s of a GPU, [11]
+    70: ((597.3, 652.4), (809.8, 942.4), (599.6, 624.8)),
+    8: ((4378, 4809.4), (5078.1, 5570.1), (3708.5, 3914.9)),
+}
+gains = {n: [round(100 * (b / a - 1)) for a, b in runs] for n, runs in PLAIN_AND_ASYNC.items()}
+assert gains == {70: [9, 16, 4], 8: [10, 10, 6]}
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers, section 9.** Draw the timeline of four pieces on the board before you show the formula,
+# and let the class say what stays exposed at each end. Ask: "Why not a thousand pieces?" Most name the
+# latency of messages. Here it is the product that is longer, so the start of its kernels counts. Then
+# ask what else a small product loses: it fills a GPU less well, which our clock doesn't know. So the
+# best $k$ of a real GPU is smaller than 11. Messages that an NCCL kernel carries also take some of the GPU's own
+# processors from the product; copies through symmetric memory by the copy engines don't.
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 9. Where it breaks
+# ## 11. Where it breaks
 #
 # **What can hide.** The formulas count bytes and nothing else. But bytes can travel while a rank
 # computes. Nobody waits for the gradient of $W$ until the step ends. So an all-reduce of data
@@ -1604,7 +1892,7 @@ assert (torch_run.timeline.bytes_matrix == data.timeline.bytes_matrix).all()
 # and not bit for bit.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 10. Summary
+# ## 12. Summary
 #
 # The lecture began with the 411 MB of gradients of fc6. How long do they take, next to a step? Let
 # the four GPUs of a `zaratan` node train VGG-16 with 256 pictures, in FP32.
@@ -1669,7 +1957,7 @@ assert round(step_ms) == 305 and round(fc6_ms["data"] / step_ms, 2) == 0.02
 # For those who want to know more. Nothing that is taught needs it.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 11. AlexNet's two GPUs
+# ## 13. AlexNet's two GPUs
 #
 # AlexNet [3] won the ImageNet competition of 2012. It was trained on two graphics cards with 3 GB of
 # memory each. The paper puts half of the kernels, and half of the neurons, on each GPU. In our words
@@ -1748,7 +2036,7 @@ assert round(activations_MB) == 782 and round(needed_GB, 1) == 2.3
 assert round(activations_MB / 128 / 4, 1) == 1.5
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 12. Mesh-TensorFlow: give the dimensions names
+# ## 14. Mesh-TensorFlow: give the dimensions names
 #
 # The rule of section 2 doesn't ask about "columns" and "rows". It asks which *dimension* is cut.
 # Mesh-TensorFlow [7] made a language of this. Every dimension of every tensor has a name. The
@@ -1875,7 +2163,7 @@ assert round(found[512][0], 2) == 0.21
 assert round(alone[512]["pair (Megatron)"], 2) == 0.49
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. Both at once: the best grid
+# ## 15. Both at once: the best grid
 #
 # Arrange the ranks in a grid of $P_r \times P_c$. There are $P_c$ groups, and each of them gets
 # $B/P_c$ samples. The $P_r$ ranks of a group share the model. Each rank also sums the gradient of
@@ -1932,7 +2220,7 @@ assert best == 8 and np.isclose(grids[1] / grids[8], 4.5) and grids[1] == grids[
 assert np.isclose((np.sqrt(64) + 1) / 2, 4.5)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the knobs.** In figure 6 every bar is a grid. Pure data parallelism is on the left, and pure
+# **Turn the knobs.** In figure 9 every bar is a grid. Pure data parallelism is on the left, and pure
 # model parallelism is on the right. Each bar has twice the $P_r$ of the bar before it.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1975,7 +2263,7 @@ line = {batch: np.log2(np.sqrt(64 * 4096 / batch)) for batch in (4096, 8 * 4096)
 reveal("08/eight-times-the-batch", line[4096] - line[8 * 4096])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. Bytes that each rank sends for one layer, on every grid. The dotted line is at
+# *Figure 9. Bytes that each rank sends for one layer, on every grid. The dotted line is at
 # $\sqrt{pd/B}$.*
 #
 # A batch that is eight times larger moves the line by one and a half bars. Four times as many ranks
@@ -2098,7 +2386,7 @@ show(figure, "Time of two layers' communication on 32 GPUs for six grids, laid o
 reveal("08/grid-by-time", f"{best[0]} x {p // best[0]}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 7. The communication of one step on six grids, for the two ways to lay a grid over nodes of
+# *Figure 10. The communication of one step on six grids, for the two ways to lay a grid over nodes of
 # four GPUs.*
 #
 # Each rank sends what the formula says, to the byte, and $8 \times 4$ sends least. But the shortest
@@ -2141,8 +2429,8 @@ assert round(times_ms[4, True], 1) == 18.9  # with 2048 samples
 assert 64 * B == 131_072 and round(many[True]) == 25 and round(many[False]) == 198
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 12 and 13.** Section 12 can be read at home. In section 13
-# the formula is easy and the lesson is figure 7: the grid that sends the fewest bytes isn't the
+# **For teachers, sections 14 and 15.** Section 14 can be read at home. In section 15
+# the formula is easy and the lesson is figure 10: the grid that sends the fewest bytes isn't the
 # fastest. Let the class mark on a drawing of two nodes which rings cross the network card.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -2151,7 +2439,7 @@ assert 64 * B == 131_072 and round(many[True]) == 25 and round(many[False]) == 1
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. Two puzzles
+# ## 16. Two puzzles
 #
 # Each puzzle is a program that works and misses a target. Change the program until it meets the
 # target. The cell below it tells you at once. Ten minutes each are about right.
@@ -2308,12 +2596,12 @@ solved = puzzle("backward_solved.py:backward", p, pieces, **hiding_puzzle, draw=
 assert solved.solved and solved.time_us / 1e3 < 2.1 and norm_puzzle["at_most_bytes"] == 768
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Puzzle 1 works well in pairs, after section 4; puzzle 2 after section 9. In
+# **For teachers.** Puzzle 1 works well in pairs, after section 4; puzzle 2 after section 11. In
 # puzzle 1 many first sum the means of the parts. That is right for the mean, and wrong for the
 # variance: the variance of a row isn't the mean of the variances of its parts.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 15. Five questions
+# ## 17. Five questions
 #
 # Try each question before you open its answer. The cell below each answer checks it.
 #
@@ -2419,7 +2707,7 @@ assert not torch.allclose(summands[0], summands[1])
 # $P_r^* = \sqrt{64 \cdot 8192 / 2048} = 16$, so it is the grid $16 \times 4$. Since $B$ is a quarter
 # of $d$, pure model parallelism is the better pure kind. The grid sends 2.3 times less. But groups of
 # 16 ranks span four nodes. Find out what leaves each node, with groups in nodes and across nodes, as
-# in section 13, and what can be hidden.
+# in section 15, and what can be hidden.
 #
 # </details>
 
@@ -2460,7 +2748,7 @@ exponentials = sum(np.exp(part - largest).sum() for part in scores)  # the secon
 assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and the third
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 16. Your turn
+# ## 18. Your turn
 #
 # The assignment `a08_tensor_parallel` asks for what this lecture left out: layers with biases and
 # with any number of columns, the backward pass of Megatron's pair, attention by heads, the loss over
@@ -2489,6 +2777,12 @@ assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and th
 #    NeurIPS 2018. arXiv:1811.02084. The introduction is in github.com/tensorflow/mesh.
 # 8. A. Gholami, A. Azad, P. Jin, K. Keutzer, A. Buluç. Integrated model, batch, and domain
 #    parallelism in training neural networks. SPAA 2018. arXiv:1712.04432.
+# 9. PyTorch 2.13.0, `torch/distributed/_symmetric_memory/__init__.py`, as installed:
+#    `_pipelined_multi_all_gather_and_consume` and the operators that call it.
+# 10. PyTorch Symmetric Memory. docs.pytorch.org/docs/2.15/symmetric_memory.html, 24 August 2026; and
+#    docs.pytorch.org/docs/main/distributed/symmetric_memory.html, 15 October 2026.
+# 11. TorchTitan, `benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md`, commit b5bcd76, 21 August
+#    2026. github.com/pytorch/torchtitan
 #
 # Read next: section 3 of [4] for the pair and for attention; [8] for the grid with convolutions, where
 # cutting the picture comes in as a third kind of parallelism; and [7] for the notation.
