@@ -1747,11 +1747,11 @@ assert 2 * tokens * d * (d // t) / rate < gather_s < 2 * tokens * d * (3 * d // 
 # there is more to hide. (The plain run of the last line was itself too slow, the table says.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-PLAIN_AND_ASYNC = {  # tokens/s of a GPU, [11]
-    70: ((597.3, 652.4), (809.8, 942.4), (599.6, 624.8)),
-    8: ((4378, 4809.4), (5078.1, 5570.1), (3708.5, 3914.9)),
+titan = table(LECTURES / "data" / "torchtitan_tensor.csv")
+gain = 100 * (titan["tokens_per_s"] / titan["plain_tokens_per_s"] - 1)
+gains = {
+    n: gain[(titan["what"] == "async") & (titan["billion"] == n)].round().tolist() for n in (70, 8)
 }
-gains = {n: [round(100 * (b / a - 1)) for a, b in runs] for n, runs in PLAIN_AND_ASYNC.items()}
 assert gains == {70: [9, 16, 4], 8: [10, 10, 6]}
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -1761,6 +1761,311 @@ assert gains == {70: [9, 16, 4], 8: [10, 10, 6]}
 # ask what else a small product loses: it fills a GPU less well, which our clock doesn't know. So the
 # best $k$ of a real GPU is smaller than 11. Messages that an NCCL kernel carries also take some of the GPU's own
 # processors from the product; copies through symmetric memory by the copy engines don't.
+
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
+# ## 10. Eight bits: in products, on the wire, in sums
+#
+# An H100 multiplies FP8 numbers (8 bits) at twice the rate of bf16. Section 7 has shown what a faster
+# product does: the network becomes relatively slower. Do the messages shrink as well? Ask three questions of
+# each tensor. In what format is it *computed*, in what format is it *sent*, and in what format is it
+# *summed*? They may have three different answers.
+#
+# Eight bits hold 256 values. So numbers go with a **scale**: you send codes, and one factor that turns
+# all the codes of a block back into numbers. With $q$ bits for a code and a scale for each $m$ numbers
+# you pay $q + (\text{bits of the scale})/m$ bits a number:
+#
+# | format | code | block | scale | bits a number |
+# |---|---|---|---|---|
+# | INT8, as below | 8-bit integer | 32 | 32 bits | 9 |
+# | MXFP8 [12, 13] | E4M3: 4 bits of exponent, 3 of mantissa | 32 | 8 bits, a power of 2 | 8.25 |
+# | NVFP4 [14] | 4 bits | 16 | 8 bits | 4.5 |
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+FP8_GAIN = ringside.Machine.load("dgx_h100").rates
+assert round(FP8_GAIN["fp8"]["peak"] / FP8_GAIN["bf16"]["peak"], 2) == 2 and 2**8 == 256
+assert [q + scale / m for q, scale, m in ((8, 32, 32), (8, 8, 32), (4, 8, 16))] == [9, 8.25, 4.5]
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Why not one scale for the whole tensor? Quantise and see. These two functions are INT8 with a scale
+# for each block:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile blocks.py
+import numpy as np
+
+
+def encode(x, m):
+    """INT8 codes of x, and one scale for each block of m numbers."""
+    blocks = x.reshape(-1, m)
+    scales = np.abs(blocks).max(axis=1, keepdims=True) / 127
+    return np.rint(blocks / scales).astype(np.int8), scales.astype(np.float32)
+
+
+def decode(codes, scales):
+    return (codes * scales).ravel()
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/outlier",
+    "4096 normal numbers of size 1, but one of them is 1000. With one scale for all, "
+    "how many of the 4096 codes aren't 0?",
+    unit="codes",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+from blocks import decode, encode
+
+normal = np.random.default_rng(10).normal(size=4096).astype(np.float32)
+outlier = normal.copy()
+outlier[1000] = 1000
+codes, scales = encode(outlier, len(outlier))
+print(f"{np.count_nonzero(codes):,} codes aren't 0; one step of the code is {scales.item():.1f}")
+reveal("08/outlier", np.count_nonzero(codes))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Only the outlier itself survives. It makes the step of the code 7.9, and whatever is smaller than half
+# a step becomes 0. With blocks, an outlier harms the numbers of its own block only.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert np.count_nonzero(codes) == 1 and round(scales.item(), 1) == 7.9
+
+
+# %% slideshow={"slide_type": "fragment"}
+def e4m3(x, m):
+    """x as FP8 with a scale for each block: the largest number of a block becomes 448."""
+    blocks = torch.tensor(x).reshape(-1, m)
+    scales = blocks.abs().amax(dim=1, keepdim=True) / 448
+    return ((blocks / scales).to(torch.float8_e4m3fn).float() * scales).flatten().numpy()
+
+
+def error(x, y):
+    """Root mean square of the difference over that of x, without the outlier."""
+    others = np.arange(len(x)) != 1000
+    return np.sqrt(np.mean((x - y)[others] ** 2) / np.mean(x[others] ** 2))
+
+
+SIZES_OF_BLOCKS = 2 ** np.arange(3, 13)
+errors = {
+    "INT8, an outlier": [error(outlier, decode(*encode(outlier, m))) for m in SIZES_OF_BLOCKS],
+    "FP8 (E4M3), an outlier": [error(outlier, e4m3(outlier, m)) for m in SIZES_OF_BLOCKS],
+    "INT8, no outlier": [error(normal, decode(*encode(normal, m))) for m in SIZES_OF_BLOCKS],
+}
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axis = plt.subplots(figsize=(7.5, 3.1))
+for (name, line), style in zip(errors.items(), ("o-", "s-", "o--")):
+    axis.plot(SIZES_OF_BLOCKS, 100 * np.array(line), style, label=name,
+              color=MODEL if "INT8" in name else DATA)  # fmt: skip
+axis.axvline(32, color="#57606a", linestyle=":", linewidth=1)
+axis.set_xscale("log", base=2)
+axis.set_yscale("log")
+axis.set_xticks(SIZES_OF_BLOCKS, SIZES_OF_BLOCKS)
+axis.set_yticks([0.3, 1, 3, 10, 30, 100], ["0.3", "1", "3", "10", "30", "100"])
+axis.set(xlabel="numbers that share a scale", ylabel="error (%)")
+axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+show(figure, "The error over the size of a block, logarithmic on both axes. INT8 with one outlier rises from 3 percent in "
+     "blocks of 8 to 100 percent in one block of 4096. FP8 stays between 2 and 3 percent. INT8 without an outlier "
+     "stays below both, from 0.4 to 1 percent. A dotted line marks 32.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 7. Error of 4096 numbers against the size of a block. Dotted: blocks of 32, as in MXFP8.*
+#
+# An INT8 code has equal steps, so you need small blocks once sizes differ. FP8 has an exponent in each
+# code, so its steps grow with the number, and an outlier of 1000 doesn't hurt it. The price is three
+# bits of mantissa. Where no number sticks out, INT8 is the better of the two.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+with_int8, with_fp8, without = errors.values()
+assert with_int8[-1] > 0.99 and round(with_int8[0], 2) == 0.03
+assert all(0.015 < one < 0.03 for one in with_fp8) and all(0.003 < one < 0.01 for one in without)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Sums.** Now 8 ranks reduce-scatter their gradients as INT8 codes. In the ring of lecture 3 a partial
+# sum goes from rank to rank, so each hop has to encode it again:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile ring_sum.py
+import numpy as np
+from blocks import decode, encode
+
+
+def reduce_scatter(comm, gradient, m):
+    p, rank, parts = comm.size, comm.rank, np.split(gradient, comm.size)
+    total = parts[(rank - 1) % p]
+    for step in range(2, p + 1):
+        mine = encode(total, m)
+        came = [np.empty_like(array) for array in mine]
+        for out, into in zip(mine, came):  # codes, scales
+            comm.Sendrecv(out, (rank + 1) % p, recvbuf=into, source=(rank - 1) % p)
+        total = decode(*came) + parts[(rank - step) % p]
+    return total
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Instead, each rank can encode its gradient once and send every part straight to the rank that owns it.
+# That rank decodes all of them and adds in 32 bits. This is an all-to-all:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile one_shot.py
+import numpy as np
+from blocks import decode, encode
+
+
+def reduce_scatter(comm, gradient, m):
+    codes, scales = encode(gradient, m)
+    all_codes, all_scales = np.empty_like(codes), np.empty_like(scales)
+    comm.Alltoall(codes, all_codes)
+    comm.Alltoall(scales, all_scales)
+    return decode(all_codes, all_scales).reshape(comm.size, -1).sum(axis=0)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/low-sum",
+    "Both send the same bytes. On 8 ranks, how many times as large is the error of the ring's sum?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+p, numbers = 8, 2**13
+signal = rng.normal(size=numbers)  # what the samples of all ranks agree on
+gradients = [(signal + rng.normal(size=numbers)).astype(np.float32) for _ in range(p)]
+exact = np.sum(gradients, axis=0, dtype=np.float64)
+sum_error, sum_sends = {}, {}
+for program in ("ring_sum", "one_shot"):
+    run = ringside.run(f"{program}.py:reduce_scatter", p, [(one, 32) for one in gradients])
+    sum_error[program] = np.sqrt(np.mean((np.concatenate(run.values) - exact) ** 2))
+    sum_sends[program] = run.timeline.bytes_matrix.sum(axis=1)[0]
+    print(f"{program}: {sum_sends[program]:,} bytes, error {sum_error[program]:.4f}")
+reveal("08/low-sum", sum_error["ring_sum"] / sum_error["one_shot"])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The ring's error is 3.2 times as large, for the same bytes. The reason is in the program: at hop $j$ it
+# rounds a sum of $j$ gradients, whose scale is up to $j$ times as large. If all $p$ gradients agree, the
+# errors add up to $1 + 2 + \dots + (p-1)$ roundings of one gradient. The all-to-all makes $p$ of them. So
+# the bound is $(p-1)/2$ times as large, 3.5 here. Send in 8 bits if you like, and **sum in 32**. ZeRO++
+# (2023) replaced the reduce-scatter by such an all-to-all for this reason [15].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert sum_sends["ring_sum"] == sum_sends["one_shot"] == 7 / 8 * numbers * 9 / 8
+assert round(sum_error["ring_sum"] / sum_error["one_shot"], 1) == 3.2 and (p - 1) / 2 == 3.5
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **A scale is a collective.** One scale for a tensor is the maximum over *all* its numbers. If FSDP has
+# sharded the tensor (lecture 7), you need an all-reduce with `MAX` before you can encode anything. It
+# carries a single number. The course's GPT has 96 weight matrices.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/one-scale-each",
+    "On 32 GPUs of zaratan: 96 all-reduces of one number, or one all-reduce of 96 numbers. "
+    "How many times as long do the 96 take?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile maxima.py
+import numpy as np
+from mpi4py import MPI
+
+
+def in_calls(comm, maxima, num_calls):
+    for some in np.split(maxima, num_calls):
+        comm.Allreduce(some.copy(), np.empty_like(some), op=MPI.MAX)
+
+
+# %% slideshow={"slide_type": "fragment"}
+maxima, scales_ms = np.ones(4 * 24, np.float32), {}  # four matrices in each of 24 layers
+for num_calls in (96, 1):
+    run = ringside.run("maxima.py:in_calls", 32, (maxima, num_calls), machine="zaratan")
+    scales_ms[num_calls] = 1e3 * run.makespan_s
+    print(f"{num_calls:2} calls: {scales_ms[num_calls]:.2f} ms")
+reveal("08/one-scale-each", scales_ms[96] / scales_ms[1])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# They take 95 times as long, 6.7 ms a step, and all of it is latency. TorchTitan had a flag for this in
+# 2025: it computes all maxima first and sends them in one all-reduce [16]. The scale of a *block* needs
+# no message at all, because a block lies on one rank.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(scales_ms[96] / scales_ms[1]) == 95 and round(scales_ms[96], 1) == 6.7
+assert len(maxima) == 96 == 4 * SIZES["num_layers"]
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **What it does to FSDP.** FSDP gathers each weight in the forward pass, gathers it again in the backward
+# pass, and reduce-scatters its gradient. Count bytes a parameter, without the scales:
+#
+# | computed in | gathers | gradients | bytes a parameter |
+# |---|---|---|---|
+# | bf16 | 2 + 2 | 2 | 6 |
+# | FP8, gathered in FP8 | 1 + 1 | 2 | 4 |
+# | bf16, gradients in FP32 | 2 + 2 | 4 | 8 |
+# | FP8, gathered in FP8, gradients in FP32 | 1 + 1 | 4 | 6 |
+#
+# How many tokens must a GPU have, so that the messages hide (lectures 5 and 7)? A pass takes $2\Psi T/F$
+# or $6\Psi T/F$ seconds on $T$ tokens. Double $F$, and try both ways to send.
+
+# %% slideshow={"slide_type": "fragment"}
+from ringside.course.lectures.ledger import REACHED_FLOP_PER_S
+
+
+def tokens_to_hide(flop_per_s, gather_bytes, gradient_bytes=2, p=32, bytes_per_s=12.5e9):
+    """Tokens a GPU from which FSDP hides its messages: forward, backward (with recomputation)."""
+    wire = (p - 1) / p * flop_per_s / bytes_per_s
+    return gather_bytes * wire / 2, (gather_bytes + gradient_bytes) * wire / 6
+
+
+to_hide = {}
+for name, speed, gather_bytes in (("bf16", 1, 2), ("FP8, sent as bf16", 2, 2), ("FP8", 2, 1)):
+    to_hide[name] = tokens_to_hide(speed * REACHED_FLOP_PER_S, gather_bytes)
+    forward, backward = map(int, to_hide[name])
+    print(f"{name:18} forward {forward:6,} tokens, backward {backward:6,}")
+fast_limits = {w: 1 + 9 / w * 4096 / (2 * 140e12 / 100e9) for w in (2, 1)}
+print(
+    "TP degree at twice the rate: {:.1f} sent as bf16, {:.1f} as FP8".format(*fast_limits.values())
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Products twice as fast need twice the tokens, unless you send half as many bytes. With FP8 gathers the
+# forward pass needs no more tokens than before. The TP-degree bound of section 7 behaves alike: at twice
+# the rate it falls from 14 ranks to 7, and FP8 messages bring it back.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [int(one) for one in to_hide["bf16"]] == [10_617, 7_078]  # as in lecture 7
+assert np.allclose(to_hide["FP8, sent as bf16"], 2 * np.array(to_hide["bf16"]))
+assert to_hide["FP8"][0] == to_hide["bf16"][0]
+assert (
+    int(fast_limits[2]) == 7 and int(fast_limits[1]) == int(limits["bf16", "inside a node"]) == 14
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# **What systems do, in 2026.** Megatron-Core gathers parameters in FP8 if you ask for it [17].
+# TorchTitan's MXFP8 computes in 8 bits and sends in bf16: "all distributed communication for MXFP8
+# training is currently done in high precision" [12]. So it gains products, and no bytes. Its NVFP4 also
+# keeps the last 15 % of the blocks and the output layer in bf16 [18]. On 4 Blackwell GPUs, an 8B
+# model has these rates, with nearly equal losses after 200 million tokens [18]:
+#
+# | | bf16 | MXFP8 | NVFP4 |
+# |---|---|---|---|
+# | tokens/s of a GPU | 21,919 | 28,084 | 30,040 |
+# | loss | 1.2738 | 1.2671 | 1.2715 |
+#
+# MXFP8 is 1.28 times as fast, not twice: only the linear layers are in 8 bits, and encoding takes time.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+of_formats = titan["what"] == "formats"
+formats_tokens, formats_loss = titan["tokens_per_s"][of_formats], titan["loss"][of_formats]
+assert formats_tokens.tolist() == [21_919, 28_084, 30_040]
+assert formats_loss.tolist() == [1.2738, 1.2671, 1.2715]
+assert round(formats_tokens[1] / formats_tokens[0], 2) == 1.28
+assert (titan["million_tokens"][of_formats] == 200).all()
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers, section 10.** Let the class fill in a table before you show the code: weights,
+# activations, gradients, optimizer states; computed, sent, summed in what? The usual mistake is to halve
+# all messages as soon as the products are FP8. If time is short, leave out the scales' all-reduce. A good
+# question: "Can you add the codes of two ranks?" No: their blocks have different scales.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 11. Where it breaks
@@ -2783,6 +3088,20 @@ assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and th
 #    docs.pytorch.org/docs/main/distributed/symmetric_memory.html, 15 October 2026.
 # 11. TorchTitan, `benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md`, commit b5bcd76, 21 August
 #    2026. github.com/pytorch/torchtitan
+# 12. TorchTitan, `torchtitan/components/quantization/mxfp8.md`, commit b5bcd76, 21 August 2026.
+#    github.com/pytorch/torchtitan
+# 13. NVIDIA Transformer Engine, user guide, MXFP8.
+#    nvidia.github.io/TransformerEngine/features/low_precision_training/mxfp8/mxfp8.html, 2026.
+# 14. NVIDIA cuTile, tutorial 11, Inference with NVFP4/MXFP8.
+#    nvidia.github.io/cuda-rust/cutile/latest/tutorials/11-nvfp4-inference.html, read November 2026.
+# 15. G. Wang, H. Qin, S. A. Jacobs, C. Holmes, S. Rajbhandari, O. Ruwase, F. Yan, L. Yang, Y. He.
+#    ZeRO++: extremely efficient collective communication for giant model training.
+#    arXiv:2306.10209, 2023. Abstract.
+# 16. TorchTitan, `docs/float8.md`, commit 8a9606f, 3 March 2025. github.com/pytorch/torchtitan
+# 17. Megatron-LM, `megatron/core/transformer/moe/README.md`, commit d98e8a6, 22 August 2026:
+#    `--fp8-param-gather`. github.com/NVIDIA/Megatron-LM
+# 18. TorchTitan, `torchtitan/components/quantization/nvfp4.md`, commit b5bcd76, 21 August 2026.
+#    github.com/pytorch/torchtitan
 #
 # Read next: section 3 of [4] for the pair and for attention; [8] for the grid with convolutions, where
 # cutting the picture comes in as a third kind of parallelism; and [7] for the notation.
