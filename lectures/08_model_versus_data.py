@@ -1497,16 +1497,16 @@ assert torch_run.timeline.bytes_matrix.sum(axis=1)[0] == sends["sequence"]
 # tensor parallelism** (async TP).
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["derivation"]
-# How long does that take? Let the all-gather take $T_g$ and the product $T_p$. One after the other
-# they take $T_g + T_p$. In pieces the first messages, $T_g/k$, have no product to run beside. After
-# them a piece of the product always runs beside a piece of the messages, and the longer of the two
-# sets the pace. The last piece of the product, $T_p/k$, has no messages beside it. Add this up for both
-# cases, and you find one formula:
+# How long does that take? Let the all-gather take $T_g$ and the product $T_p$. One after the other they
+# take $T_g + T_p$. In pieces, the first piece of the messages has no product to run beside. The last piece
+# of the product has no messages beside it. In between a piece of the product runs $k - 1$ times beside a
+# piece of the messages, and the longer of the two sets the pace:
 #
-# $$T(k) = \max(T_g, T_p) + \frac{\min(T_g, T_p)}{k} + k\,\tau .$$
+# $$T(k) = \frac{T_g}{k} + (k - 1)\,\frac{\max(T_g, T_p)}{k} + \frac{T_p}{k} + k\,\tau
+#      = \max(T_g, T_p) + \frac{\min(T_g, T_p)}{k} + k\,\tau .$$
 #
-# Here $\tau$ is what each piece costs besides, in the longer of the two: the start of a kernel if that
-# is the product, the latency $\alpha$ if it is the messages.
+# Here $\tau$ is what one more piece costs in the longer of the two. If that is the product, $\tau$ is the
+# start of a kernel. If it is the messages, $\tau$ is their latency $\alpha$.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # Try it on the GPT of the ledger, on the four GPUs of a `zaratan` node. Take the first product of the
@@ -1716,8 +1716,8 @@ assert abs(one_sided.makespan_s / piped[8].makespan_s - 1) < 0.02
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Which products of a layer can hide their messages?** A layer has four: queries, keys and values;
 # the attention's output; and the two of the MLP. Two of them follow an all-gather. The other two are
-# followed by a reduce-scatter, which is hidden the same way, from its other end. The messages of all
-# four are equally long.
+# followed by a reduce-scatter, which you hide the same way, from its other end. The messages of all four
+# are equally long.
 
 # %% slideshow={"slide_type": "fragment"}
 one_after_other_s, in_eight_s = 0.0, 0.0
@@ -1743,9 +1743,9 @@ assert 2 * tokens * d * (d // t) / rate < gather_s < 2 * tokens * d * (3 * d // 
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
 # **What PyTorch does.** In torch 2.13 the operators `fused_all_gather_matmul` and
-# `fused_matmul_reduce_scatter` do this [9]. They cut into as many pieces as there are ranks, and begin
-# with the rank's own piece, which needs no message. They are marked as alpha [10]. PyTorch's team
-# measured a whole step with tensor parallelism of degree 8 on H100 GPUs in June 2025 [11]:
+# `fused_matmul_reduce_scatter` do this [9]. They split the all-gather into as many pieces as there are
+# ranks, and begin with the rank's own piece, which needs no message. They are marked as alpha [10].
+# PyTorch's team measured whole steps at TP degree 8 on H100 GPUs in June 2025 [11]:
 #
 # | async TP against plain TP | 70B on 256 GPUs | 8B on 64 GPUs |
 # |---|---|---|
@@ -1753,8 +1753,9 @@ assert 2 * tokens * d * (d // t) / rate < gather_s < 2 * tokens * d * (3 * d // 
 # | FP8, one scale for a tensor | +16 % | +10 % |
 # | FP8, one scale for a row | +4 % | +6 % |
 #
-# For the 70B model the gain grows from bf16 to the first kind of FP8: its products are faster, so
-# there is more to hide. (The plain run of the last line was itself too slow, the table says.)
+# Why do the gains differ? The table doesn't say. In FP8 the products are faster, which leaves more of the
+# messages exposed. But with one scale for a tensor the all-gather is in FP8 too [16], which leaves less.
+# (The plain run of the last line was too slow, says a note.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 titan = table(LECTURES / "data" / "torchtitan_tensor.csv")
@@ -1775,14 +1776,14 @@ assert gains == {70: [9, 16, 4], 8: [10, 10, 6]}
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 10. Eight bits: in products, on the wire, in sums
 #
-# An H100 multiplies FP8 numbers (8 bits) at twice the rate of bf16. Section 7 has shown what a faster
-# product does: the network becomes relatively slower. Do the messages shrink as well? Ask three questions of
-# each tensor. In what format is it *computed*, in what format is it *sent*, and in what format is it
-# *summed*? They may have three different answers.
+# By its data sheet an H100 multiplies FP8 numbers (8 bits) at twice the rate of bf16. You saw in section 7
+# what faster products do: the network becomes relatively slower. Do the messages shrink as well? Ask three
+# questions of each tensor. In what format do you *compute* with it, in what format do you *send* it, and in
+# what format do you *sum* it? The three answers may differ.
 #
-# Eight bits hold 256 values. So numbers go with a **scale**: you send codes, and one factor that turns
-# all the codes of a block back into numbers. With $q$ bits for a code and a scale for each $m$ numbers
-# you pay $q + (\text{bits of the scale})/m$ bits a number:
+# Eight bits hold 256 values. So numbers go with a **scale**: you send codes, and one factor that turns all
+# the codes of a block back into numbers. With $q$ bits for a code and a scale for each $m$ numbers you pay
+# $q + (\text{bits of the scale})/m$ bits a number:
 #
 # | format | code | block | scale | bits a number |
 # |---|---|---|---|---|
@@ -1951,11 +1952,13 @@ for program in ("ring_sum", "one_shot"):
 reveal("08/low-sum", sum_error["ring_sum"] / sum_error["one_shot"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The ring's error is 3.2 times as large, for the same bytes. The reason is in the program: at hop $j$ it
+# The ring's error is 3.2 times as large, for the same bytes. The reason is in your program: at hop $j$ it
 # rounds a sum of $j$ gradients, whose scale is up to $j$ times as large. If all $p$ gradients agree, the
 # errors add up to $1 + 2 + \dots + (p-1)$ roundings of one gradient. The all-to-all makes $p$ of them. So
-# the bound is $(p-1)/2$ times as large, 3.5 here. Send in 8 bits if you like, and **sum in 32**. ZeRO++
-# (2023) replaced the reduce-scatter by such an all-to-all for this reason [15].
+# the ring's bound is $(p-1)/2$ times as large, 3.5 here.
+#
+# So send in 8 bits if you like, and **sum in 32**. ZeRO++ (2023) replaced the reduce-scatter by such an
+# all-to-all, because it keeps the accuracy [15].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert sum_sends["ring_sum"] == sum_sends["one_shot"] == 7 / 8 * numbers * 9 / 8
@@ -2051,18 +2054,19 @@ assert (
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# **What systems do, in 2026.** Megatron-Core gathers parameters in FP8 if you ask for it [17].
-# TorchTitan's MXFP8 computes in 8 bits and sends in bf16: "all distributed communication for MXFP8
-# training is currently done in high precision" [12]. So it gains products, and no bytes. Its NVFP4 also
-# keeps the last 15 % of the blocks and the output layer in bf16 [18]. On 4 Blackwell GPUs, an 8B
-# model has these rates, with nearly equal losses after 200 million tokens [18]:
+# **What systems do, in 2026.** Megatron-Core gathers parameters in FP8 if you ask for it [17]. TorchTitan's
+# MXFP8 computes in 8 bits and sends in 16 or more: "all distributed communication for MXFP8 training is
+# currently done in high precision" [12]. So you gain products, and no bytes. For NVFP4 TorchTitan advises
+# to leave about the last 15 % of the layers and the output layer in bf16 [18]. It measured Llama 3 with 8
+# billion parameters on 4 Blackwell GPUs, for 200 million tokens [18]:
 #
 # | | bf16 | MXFP8 | NVFP4 |
 # |---|---|---|---|
 # | tokens/s of a GPU | 21,919 | 28,084 | 30,040 |
 # | loss | 1.2738 | 1.2671 | 1.2715 |
 #
-# MXFP8 is 1.28 times as fast, not twice: only the linear layers are in 8 bits, and encoding takes time.
+# MXFP8 is 1.28 times as fast, not twice. Only the linear layers compute in 8 bits, and they have to encode
+# their activations and weights each time. The losses are about equal, after a short run.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 of_formats = titan["what"] == "formats"
