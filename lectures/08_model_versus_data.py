@@ -2328,12 +2328,12 @@ print(f"two halves {alexnet_MB:.0f} MB, data parallelism {data_MB:.0f} MB in eac
 reveal("08/alexnet", data_MB / alexnet_MB)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each GPU sends 31 MB instead of 244 MB, which is 7.9 times less. The network has 60,965,224
-# parameters. Without the groups it would have 62,378,344.
+# Each GPU sends 7.9 times less: 31 MB instead of 244 MB. You counted 60,965,224 parameters. Without the
+# groups it would be 62,378,344.
 #
-# Memory was the other reason for two GPUs. For each image the layers produce about 1.5 million
-# numbers (lecture 2 counts them). Each of these numbers has a gradient, and each weight has a
-# gradient and a momentum.
+# Why two GPUs at all? The other reason was memory. For each image the layers produce about 1.5 million
+# numbers (lecture 2 counts them). Each of these has a gradient, and each weight has a gradient and a
+# momentum.
 
 # %% slideshow={"slide_type": "fragment"}
 activations_MB = 128 * 1_526_595 * 4e-6
@@ -2341,8 +2341,8 @@ needed_GB = (2 * activations_MB + 3 * data_MB) / 1000
 print(f"{activations_MB:.0f} MB of activations, {needed_GB:.1f} GB in all")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The activations take 782 MB, and all together takes 2.3 GB of the 3 GB. A convolution needs room to
-# work in as well.
+# The activations take 782 MB. With all the rest you need 2.3 GB of the 3 GB, and a convolution needs room
+# to work in as well.
 #
 # The paper compares its two-GPU network with a one-GPU network that has half as many kernels in each
 # convolutional layer. The two-GPU network has lower errors, by more than one percentage point, and
@@ -2464,10 +2464,10 @@ for B in (512, 4096, 2**17, 2**20):
     print(f"{'alone':>16}: pair {alone[B]['pair (Megatron)']:.2f}, data {alone[B]['data']:.2f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With a million tokens plain data parallelism is best. With 131,072 tokens the best layout has 16
-# groups of 4 ranks, and with 4096 tokens it has 4 groups of 16 ranks. In the last case the combination
-# sends 2.3 times less than the pair alone. It is the layout that the introduction to Mesh-TensorFlow
-# recommends: the batch along one axis of the mesh, the hidden units along the other.
+# Which layout did your search find? With a million tokens it is plain data parallelism. With 131,072 tokens
+# it has 16 groups of 4 ranks, and with 4096 tokens 4 groups of 16 ranks. In the last case the combination
+# sends 2.3 times less than the pair alone. The introduction to Mesh-TensorFlow recommends this layout: the
+# batch along one axis of the mesh, the hidden units along the other.
 #
 # With 512 tokens your search finds something new. *Every matrix of weights is sharded in both
 # directions*, into tiles, 4 by 16 of them. Each rank sends $0.21\,d^2$ elements instead of
@@ -2531,7 +2531,7 @@ print(f"best: {best} x {64 // best}, {grids[1] / grids[best]:.1f} times less tha
 reveal("08/best-grid", grids[1] / grids[best])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The grid of $8 \times 8$ sends 4.5 times less. In general the factor at the crossover is
+# Your best grid, $8 \times 8$, sends 4.5 times less. In general the factor at the crossover is
 #
 # $$\frac{n_\text{pure}}{n_\text{best}} = \frac{p - 1}{2(\sqrt p - 1)} = \frac{\sqrt p + 1}{2} .$$
 #
@@ -2588,8 +2588,8 @@ reveal("08/eight-times-the-batch", line[4096] - line[8 * 4096])
 # *Figure 9. Bytes that each rank sends for one layer, on every grid. The dotted line is at
 # $\sqrt{pd/B}$.*
 #
-# A batch that is eight times larger moves the line by one and a half bars. Four times as many ranks
-# move it by one bar. If the line leaves the figure at one of the ends, a pure kind is best. Gholami
+# A batch that is eight times larger moves the line by one and a half bars. If you take four times as many
+# ranks, it moves by one bar. If the line leaves the figure at one of the ends, a pure kind is best. Gholami
 # and others proposed this grid [8]. They say in their abstract that the lowest cost is often reached
 # by neither pure kind.
 
@@ -2711,11 +2711,17 @@ reveal("08/grid-by-time", f"{best[0]} x {p // best[0]}")
 # *Figure 10. The communication of one step on six grids, for the two ways to lay a grid over nodes of
 # four GPUs.*
 #
-# Each rank sends what the formula says, to the byte, and $8 \times 4$ sends least. But the shortest
-# time is 6.6 ms, for $16 \times 2$ with groups that fill whole nodes. The grid $8 \times 4$ takes 9.9
-# or 7.3 ms. What decides is the number of bytes that leave a *node*. They are 81 MB for
-# $16 \times 2$, and 123 or 88 MB for $8 \times 4$. You know this from lecture 3: count the bytes that
-# go through the narrowest port.
+# Each rank sends what the formula says, to the byte, and $8 \times 4$ sends least. Why isn't it fastest?
+# Look at what leaves a node:
+#
+# | grid | groups | time | bytes that leave a node |
+# |---|---|---|---|
+# | $16 \times 2$ | in nodes | 6.6 ms | 81 MB |
+# | $8 \times 4$ | across nodes | 7.3 ms | 88 MB |
+# | $8 \times 4$ | in nodes | 9.9 ms | 123 MB |
+#
+# The bytes that leave a *node* decide. You know this from lecture 3: count the bytes that go through the
+# narrowest port.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for P_r in sent_MB:
@@ -2729,10 +2735,10 @@ grids_and_ways = ((8, True), (8, False), (16, True))
 assert [round(leaving_MB[each]) for each in grids_and_ways] == [123, 88, 81]
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# People often say that the ranks of a model belong into one node. Here $4 \times 8$ with groups in
-# nodes is among the slowest, at 18.9 ms. With 2048 samples the *weights* are the heavy part, and four
-# rings of gradients squeeze through each network card. Large models are trained with more tokens than
-# that. Run the same grid with 64 times as many.
+# Do the ranks of a model belong into one node, as you often hear? Here $4 \times 8$ with groups in nodes
+# is among the slowest, at 18.9 ms. With 2048 samples the *weights* are the heavy part, and four rings of
+# gradients squeeze through each network card. Large models are trained with more tokens than that. Run the
+# same grid with 64 times as many.
 
 # %% slideshow={"slide_type": "fragment"}
 many = {}
@@ -2743,8 +2749,8 @@ session.close()
 print(f"{64 * B:,} tokens on 4x8: in nodes {many[True]:.0f} ms, across {many[False]:.0f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With 131,072 tokens it takes 25 ms with groups in nodes and 198 ms with groups across nodes. Now the
-# usual advice is right. It is advice for large batches.
+# With 131,072 tokens you need 25 ms with groups in nodes, and 198 ms with groups across nodes. Now the usual
+# advice is right. It is advice for large batches.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(times_ms[4, True], 1) == 18.9  # with 2048 samples
