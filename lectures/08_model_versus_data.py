@@ -13,23 +13,25 @@
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Lecture 8: Model against data parallelism
 #
-# Four GPUs train one network together. There are two ways to share the work. In the first way each
-# GPU has all the weights and some of the samples. In the second way each GPU has some of the
-# weights and all the samples. The results are the same, and so is the amount of arithmetic. But the
-# bytes that travel between the GPUs can differ by a factor of a thousand, in either direction.
-# This lecture shows you how to find out, for any layer, which of the two sends less.
+# Four GPUs train one network together. You can share the work in two ways. With *data parallelism*
+# each GPU has all the weights and some of the samples. With *model parallelism* each GPU has some of
+# the weights and all the samples. The results are the same, and so is the amount of arithmetic. But the
+# bytes that travel between the GPUs can differ by a factor of a thousand, in either direction. After
+# this lecture you can say for any layer which of the two sends less, and how to hide what is sent.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
 #
-# - write a layer's forward and backward pass as three matrix products, and say for any way to cut
+# - write a layer's forward and backward pass as three matrix products, and say for any way to shard
 #   them what has to be sent and how many bytes that is;
 # - find the batch at which model and data parallelism send the same number of bytes;
-# - explain why AlexNet ran on two GPUs, why Megatron cuts first by columns and then by rows, and
-#   how to read a layout of Mesh-TensorFlow;
+# - explain why Megatron's MLP is column-parallel first and row-parallel second, why AlexNet ran on two
+#   GPUs, and how to read a layout of Mesh-TensorFlow;
 # - compute how much work a GPU must have for each byte that it sends, and say from that why tensor
 #   parallelism stops at the edge of a node;
-# - find the best mixture of both kinds for a network, a batch and a machine.
+# - hide an all-gather behind its product, and choose the number of pieces;
+# - say of each tensor in what format it is computed, sent and summed, and what eight bits save;
+# - find the best combination of both kinds for a network, a batch and a machine.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** You need matrix products and the chain rule. You also need
@@ -51,17 +53,18 @@
 # | sign | meaning |
 # |---|---|
 # | $p$ | the number of ranks, also called the world size |
-# | $P_r \times P_c = p$ | the shape of a grid of ranks, in section 13 |
+# | $P_r \times P_c = p$ | the shape of a grid of ranks, in section 15 |
 # | $B$ | the number of samples in a batch, over all ranks; in a text, a sample is a token |
 # | $d_0, d_1, \dots, d_L$ | widths: layer $i$ turns $d_{i-1}$ numbers into $d_i$ numbers |
 # | $X,\ W,\ Y$ | input $(B \times d_{i-1})$, weights $(d_{i-1} \times d_i)$, output $(B \times d_i)$ |
 # | $G$ | the gradient of the loss with respect to $Y$; it has the shape of $Y$ |
 #
 # Here a sample is a row, so that $Y = XW$, as in NumPy and PyTorch. Many slides write $Y = WX$ and
-# make a sample a column. The cut that we call "by columns" is called "by rows" there.
+# make a sample a column. What we call column-parallel is row-parallel there.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers.** If you have one meeting only, take sections 1, 2, 3, 5 (the formula and figure 3), 6 and 7.
+# Sections 9 and 10 need section 8 and nothing else of the second meeting.
 # Collect the predictions of section 2 (which product needs a sum?) by a show of hands: this is
 # where the class learns whether it has understood the rule. The prediction that surprises most is
 # that of section 7 about 8 GPUs with tensor cores.
@@ -92,7 +95,7 @@ DATA, MODEL, COMPUTE, COMMUNICATION = "#5c4d9a", "#b56576", "#0072b2", "#e69f00"
 # computes a gradient of fc6 from its own samples, and an all-reduce adds the four gradients. So
 # 411 MB of gradients have to be summed in each step, for one layer.
 #
-# Now compare these weights with what passes *through* the layer.
+# Is that much? Compare these weights with what passes *through* the layer.
 
 # %% slideshow={"slide_type": "fragment"}
 vgg16 = table(LECTURES / "data" / "vgg16_parameters.csv")
@@ -120,12 +123,12 @@ assert (d_out // 4, d_out, batch) == (1024, 4096, 256)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Is that always better? The first layer of VGG-16 has 1792 parameters, which are 7 kB. It turns
-# each picture into $224 \times 224 \times 64$ numbers.
+# each image into $224 \times 224 \times 64$ numbers.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "08/first-layer",
-    "For 256 pictures, how many times more numbers come out of the first layer "
+    "For 256 images, how many times more numbers come out of the first layer "
     "than it has parameters?",
     unit="times",
 )
@@ -136,9 +139,8 @@ print(f"{first_outputs / weights_of[0]:,.0f} times")
 reveal("08/first-layer", first_outputs / weights_of[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It is 458,752 times. So in one network one layer should send its samples, and another layer should
-# send its gradients. You need a rule that decides. For that you have to count the bytes of both
-# kinds, and we begin with one layer.
+# It is 458,752 times. So within one network you should send the samples of one layer and the gradients
+# of another. Which rule decides? To find it you count the bytes of both kinds. Begin with one layer.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert first_outputs / weights_of[0] == 458_752 and weights_of[0] == 1792
@@ -169,18 +171,18 @@ assert first_outputs / weights_of[0] == 458_752 and weights_of[0] == 1792
 # | $\nabla W = X^T G$ | $d_\text{in} \times d_\text{out}$ | $B$ |
 # | $\nabla X = G W^T$ | $B \times d_\text{in}$ | $d_\text{out}$ |
 #
-# Cut one of the three dimensions into $p$ parts, one for each rank. Two of the products have this
-# dimension in their *result*. Each rank can compute its part of these two results from what it has.
-# The third product sums over the dimension that you cut. For this one each rank has only a
-# *summand*: a matrix of full size, which has to be added to those of the other ranks.
+# Shard one of the three dimensions: cut it into $p$ parts, one for each rank. Two of the products have
+# this dimension in their *result*. Each rank can compute its part of these two from what it has. The
+# third product sums over the dimension that you sharded. For this one each rank has only a *summand*
+# (a partial sum): a matrix of full size, which has to be added to those of the other ranks.
 #
-# > **The rule.** A product has to be summed over the ranks if it sums over a dimension that is cut,
-# > and only then.
+# > **The rule.** A product has to be summed over the ranks if it sums over a sharded dimension, and
+# > only then.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "08/which-sum",
-    "The outputs are cut: each rank has some columns of W. Which result must be summed?",
+    "The outputs are sharded: each rank has some columns of W. Which result must be summed?",
     choices=["Y", "gradient of W", "gradient of X"],
 )
 
@@ -234,16 +236,16 @@ def draw(axis, product, cut):
 
 # %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
 CUTS = {
-    "B": "the batch:\ndata parallel",
-    "out": "outputs:\ncolumns of W",
-    "in": "inputs:\nrows of W",
+    "B": "batch:\ndata-parallel",
+    "out": "outputs:\ncolumn-parallel",
+    "in": "inputs:\nrow-parallel",
 }
 figure, axes = plt.subplots(3, 3, figsize=(10, 4.6))
 for line, cut in zip(axes, CUTS):
     for axis, product in zip(line, PRODUCTS):
         draw(axis, product, cut)
     line[0].text(-0.9, -1.5, CUTS[cut], ha="right", va="center", fontsize=10)
-show(figure, "Nine matrix products, drawn as rectangles with four coloured parts. Rows: the batch is cut, the "
+show(figure, "Nine matrix products, drawn as rectangles with four coloured parts. Rows: the batch is sharded, the "
      "outputs, the inputs. Columns: Y = X W, the weights' gradient, the inputs' gradient. In each row exactly "
      "one result is a stack of four sheets, a sum to be added up: the weights' gradient when the batch is cut, "
      "the inputs' gradient when outputs are cut, Y when inputs are cut.")  # fmt: skip
@@ -253,21 +255,22 @@ summed = {cut: [r[0] for r, *_ in PRODUCTS if cut not in r] for cut in CUTS}
 reveal("08/which-sum", summed["out"][0].replace("∇", "gradient of "))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. The three products of a layer, for three cuts. Each of the four colours is one rank.
+# *Figure 1. The three products of a layer, sharded in three ways. Each of the four colours is one rank.
 # Grey is what all ranks have. A stack of four sheets is a sum that still has to be added up.*
 #
-# There is one stack in each row of the figure. If you cut the batch, you have to sum $\nabla W$. If
-# you cut the outputs, you have to sum $\nabla X$. If you cut the inputs, you have to sum $Y$. The
-# rest of this lecture asks which of the stacks is the thinnest, how to sum it cheaply, and how to
-# put layers together so that each layer leaves what the next one wants.
+# You see one stack in each row of the figure. Shard the batch, and you have to sum $\nabla W$. Shard
+# the outputs (a **column-parallel** layer), and you have to sum $\nabla X$. Shard the inputs (a
+# **row-parallel** layer), and you have to sum $Y$. Three questions are left for this lecture. Which of
+# the stacks is the thinnest? How do you sum it cheaply, and where can the sum hide? And how do you put
+# layers together so that each leaves what the next one wants?
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert summed == {"B": ["∇W"], "out": ["∇X"], "in": ["Y"]}
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers, section 2.** Draw the first row of figure 1 on the board and let
-# the class draw the other two. The usual mistake is to think that a cut of the *outputs* needs a
-# sum of $Y$. Answer with the rule: the dimension that is cut is in the result of $Y = XW$, so
+# the class draw the other two. The usual mistake is to think that sharded *outputs* need a
+# sum of $Y$. Answer with the rule: the sharded dimension is in the result of $Y = XW$, so
 # nothing is summed over it. The second stumbling block is that $\nabla X$ sums over $d_\text{out}$:
 # every output neuron sends its blame back to every input.
 
@@ -288,8 +291,9 @@ assert summed == {"B": ["∇W"], "out": ["∇X"], "in": ["Y"]}
 # all-gather. Lecture 3 built it in this way.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# The next program is a whole layer. Each rank gets its pieces of $X$, $W$ and $G$, and the name of
-# the one product that has to be summed. The same program serves all three cuts.
+# Does the rule hold on ranks? The next program is a whole layer. You give each rank its shards of $X$,
+# $W$ and $G$, and the name of the one product that has to be summed. The same program serves all three
+# ways to shard.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile three_products.py
@@ -305,7 +309,7 @@ def layer(comm, X, W, G, name):
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Choose small sizes, and cut the matrices for each of the three cases.
+# Choose small sizes, and shard the matrices for each of the three cases.
 
 # %% slideshow={"slide_type": "fragment"}
 p, B, d_in, d_out = 4, 8, 12, 20
@@ -337,7 +341,7 @@ CUT = {  # for each cut: the pieces of X, W and G, and the product that is summe
 guess(
     "08/bytes-batch",
     "There are 4 ranks and numbers of 8 bytes. How many bytes does each rank send "
-    "when the batch is cut?",
+    "when the batch is sharded?",
     unit="bytes",
 )
 
@@ -354,13 +358,14 @@ for cut, (X_parts, W_parts, G_parts, name) in CUT.items():
 reveal("08/bytes-batch", sent["batch"][0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each rank sends 2880, 1152 or 1920 bytes. In all three cases that is $2\frac{p-1}{p}$ times the
-# size of the product that is summed, to the byte. (`timeline.bytes_matrix` counts the messages that
-# the network carried for the collective. On this machine they go round a ring.)
+# With the batch sharded each rank sends 2880 bytes; column-parallel it sends 1152, and row-parallel
+# 1920. In all three cases that is $2\frac{p-1}{p}$ times the product that you summed, to the byte.
+# (`timeline.bytes_matrix` counts the messages that the network carried for the collective. On this
+# machine they go round a ring.)
 #
-# The other two products are already right, but they are cut. If the batch is cut, each rank has the
-# rows of $Y$ that belong to its samples. If columns of $W$ are cut, each rank has some columns of
-# $Y$, as the next cell shows.
+# And the other two products? They are right as they are, and sharded. If the batch is sharded, each
+# rank has the rows of $Y$ that belong to its samples. In a column-parallel layer it has some columns of
+# $Y$, as you see in the next cell.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for cut, (*_, name) in CUT.items():
@@ -404,18 +409,18 @@ for cut, (X_parts, W_parts, G_parts, name) in CUT.items():
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 4. A chain of layers, step by step
 #
-# Now put $L$ layers after each other. There are two classical ways to train them on $p$ ranks.
+# Now put $L$ layers after each other. Which of the two ways sends less?
 #
-# **Data parallelism** cuts the batch in every layer. Each layer leaves rows of $Y$, and rows are
-# what the next layer wants. Only the gradients $\nabla W$ have to be summed, by one all-reduce for
-# each layer. So each rank sends
+# **Data parallelism** shards the batch in every layer. Each layer leaves rows of $Y$, and rows are what
+# the next layer wants. You have to sum only the gradients $\nabla W$, by one all-reduce for each layer.
+# So each rank sends
 #
 # $$n_\text{data} = 2\,\frac{p-1}{p}\sum_{i=1}^{L} d_{i-1}\,d_i \quad\text{elements.}$$
 #
 # This number doesn't depend on the batch.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Model parallelism**, in its plain form, cuts the columns of every $W$. Rank $r$ owns $W_r$, which
+# **Model parallelism**, in its plain form, makes every layer column-parallel. Rank $r$ owns $W_r$, which
 # has the shape $d_{i-1} \times d_i/p$. A step has three parts:
 #
 # 1. *Forward.* Each rank computes $Y_r = X W_r$. The next layer needs all of $Y$, so the columns are
@@ -427,14 +432,14 @@ for cut, (X_parts, W_parts, G_parts, name) in CUT.items():
 #    $B \times d_{i-1}$. The first layer has no layer below it, so this is for $i = 2, \dots, L$.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Look at part 3 more closely. You could sum the four summands by an all-reduce. Then
-# every rank has every column of $\nabla X$. Does it need them? The layer below multiplies again, by
-# $\nabla W_r = X^T G_r$ and by $G_r W_r^T$, and its $G$ is this $\nabla X$.
+# Look at part 3 more closely. You could sum the four summands by an all-reduce. Then every rank has
+# every column of $\nabla X$. Does it need them all? The layer below takes this $\nabla X$ as its $G$,
+# and computes $X^T G_r$ and $G_r W_r^T$.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "08/who-needs-it",
-    "The layer below is 16 wide and cut over 4 ranks. "
+    "The layer below is 16 wide and sharded over 4 ranks. "
     "How many of the 16 columns of the sum does rank 0 use there?",
     unit="columns",
 )
@@ -463,8 +468,9 @@ print("rank 0 uses the columns", used)
 reveal("08/who-needs-it", len(used))
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# A rank uses **its own columns** of the sum, in both products, and never looks at the others. So it
-# doesn't need the whole sum. A **reduce-scatter** gives each rank its own part, for half the bytes:
+# A rank uses **its own columns** of the sum, in both products, and never looks at the others. So you
+# don't need the whole sum on every rank. A **reduce-scatter** gives each rank its own part, for half the
+# bytes:
 #
 # $$n_\text{model} = \frac{p-1}{p}\,B\left(\sum_{i=1}^{L} d_i
 #      + c \sum_{i=2}^{L} d_{i-1}\right), \qquad
@@ -573,9 +579,9 @@ print(model_elements, "elements sent by each rank")
 reveal("08/three-layers", model_elements[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each rank sends 1800 elements, which is $\frac34 \cdot 20 \cdot (64 + 56)$: 64 columns are gathered
-# on the way forward, and 56 are scattered on the way back. The gradients are those of PyTorch. So
-# the reduce-scatter is enough.
+# Each rank sends 1800 elements. The formula says the same: you gather 64 columns in the forward pass and
+# scatter 56 in the backward pass, so it is $\frac34 \cdot 20 \cdot (64 + 56)$. The gradients are those
+# of PyTorch, so the reduce-scatter is enough.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 gathered, scattered = sum(widths[1:]), sum(widths[1:-1])
@@ -644,8 +650,8 @@ print(torch_run.timeline.bytes_matrix.sum(axis=1) // 8, "elements sent by each r
 assert (torch_run.timeline.bytes_matrix == model_run.timeline.bytes_matrix).all()
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# Now take the same step with data parallelism. Every rank has all weights and a quarter of the
-# samples.
+# How much does the same step send with data parallelism? Now every rank has all weights and a quarter
+# of the samples.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile data_step.py
@@ -675,9 +681,9 @@ data_elements = data_run.timeline.bytes_matrix.sum(axis=1) // 8
 print(data_elements, "elements sent by each rank")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each rank sends 2208 elements, which is $2\cdot\frac34\cdot 1472$. With 20 samples model
-# parallelism sends less. Its bytes grow with the batch, and those of data parallelism don't. So from
-# 25 samples on data parallelism sends less.
+# Each rank sends 2208 elements: twice $\frac34$ of the 1472 weights. So with your 20 samples model
+# parallelism sends less. But its bytes grow with the batch, and those of data parallelism don't. From 25
+# samples on data parallelism sends less.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 num_weights = sum(W.size for W in weights)
@@ -711,9 +717,9 @@ data_sends, model_sends = 2 * d**2, 2 * (d / 3) * d  # elements, at d / 3 sample
 print(f"at {d / 3:.0f} samples data parallelism sends {data_sends / model_sends:.0f} times more")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For layers that are 4096 wide, the crossover is at 1365, 2731 or 4096 samples. If you forget the
-# factor, then between the first and the last of these you take data parallelism although model
-# parallelism sends less. At 1365 samples it sends 3 times less.
+# For layers that are 4096 wide you get three answers: 1365, 2731 or 4096 samples. Suppose that you forget
+# the factor. Then between the first and the last of these you choose data parallelism, although model
+# parallelism sends less. At the first it sends 3 times less.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(samples) for samples in crossovers.values()] == [1365, 2731, 4096]
@@ -761,9 +767,9 @@ show(figure, "Bars for the 16 layers of VGG-16, logarithmic: the batch below whi
 # *Figure 3. The crossover batch of every layer of VGG-16. Below its crossover a layer sends less
 # with model parallelism, above it with data parallelism.*
 #
-# For every batch from 24 to 1608 samples the answer is the same: treat the convolutions by data
-# parallelism and the three fully connected layers by model parallelism. Krizhevsky published this
-# mixture in 2014 under the title *One weird trick* [2].
+# Does your answer depend on the batch? Not from 24 to 1608 samples. There you take data parallelism for
+# the convolutions and model parallelism for the three fully connected layers. Krizhevsky published this
+# combination in 2014 under the title *One weird trick* [2].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert crossover.argmin() == 0 and round(crossover[0], 3) == 0.001
@@ -775,7 +781,7 @@ assert 2 * example.prod() / example.sum() == 1500
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "08/weird-trick",
-    "4 GPUs, 256 samples. How many times less does the mixture send than data parallelism alone?",
+    "4 GPUs, 256 samples. How many times less does the combination send than data parallelism alone?",
     unit="times",
 )
 
@@ -787,20 +793,20 @@ all_model = share * B * (inputs[1:].sum() + outputs.sum())
 convolutions = share * 2 * weights_of[:13].sum()
 # fc6, fc7, fc8: gather the inputs, scatter their gradients; and gather the 1000 results
 fully_connected = share * B * (2 * inputs[13:].sum() + 1000)
-mixture = convolutions + fully_connected
-for name, MB in (("data", all_data), ("model", all_model), ("mixture", mixture)):
+combined = convolutions + fully_connected
+for name, MB in (("data", all_data), ("model", all_model), ("combined", combined)):
     print(f"{name:8} each rank sends {MB:8,.0f} MB")
-reveal("08/weird-trick", all_data / mixture)
+reveal("08/weird-trick", all_data / combined)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each rank sends 830 MB with data parallelism and 140 MB with the mixture, which is 5.9 times less.
-# Plain model parallelism in all layers would send 17,296 MB. The change from one kind to the other
-# in the middle of the network costs nothing extra. fc6 gathers its inputs from all ranks in any
-# case, and the bytes are the same whether the ranks hold columns or samples.
+# The combination sends 5.9 times less: 140 MB instead of 830 MB. Plain model parallelism in all layers
+# would send 17,296 MB. What does the change from one kind to the other cost, in the middle of the
+# network? Nothing extra: fc6 gathers its inputs from all ranks in any case, and the bytes are the same
+# whether the ranks hold columns or samples.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert [round(MB) for MB in (all_data, all_model, mixture)] == [830, 17_296, 140]
-assert round(all_data / mixture, 1) == 5.9
+assert [round(MB) for MB in (all_data, all_model, combined)] == [830, 17_296, 140]
+assert round(all_data / combined, 1) == 5.9
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers, section 5.** Ask before the formula: "Does the crossover depend on
@@ -815,18 +821,18 @@ assert sum(work[13:]) / sum(work) < 0.01
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=20
 # ## 6. Columns, then rows: Megatron
 #
-# In the plain form every layer is cut by columns, so every layer has to gather its output. Look at
-# figure 1 again. Its third row cuts the *rows* of $W$. Such a layer wants an input that is cut by
-# columns, and that is what a layer with cut columns leaves behind. So cut one layer by columns and
-# the next one by rows:
+# In the plain form every layer is column-parallel, so every layer has to gather its output. Can you do
+# without the gather? Look at figure 1 again. Its third row is a row-parallel layer. It wants an input
+# whose columns are sharded, and that is what a column-parallel layer leaves behind. So make one layer
+# column-parallel and the next one row-parallel:
 #
-# $$H_r = \text{gelu}(X A_r) \quad\text{(columns, nothing is sent)}$$
+# $$H_r = \text{gelu}(X A_r) \quad\text{(column-parallel, nothing is sent)}$$
 #
-# $$Y = \sum_r H_r B_r \quad\text{(rows, one sum).}$$
+# $$Y = \sum_r H_r C_r \quad\text{(row-parallel, one sum).}$$
 #
-# Between the two layers nothing is sent at all. Megatron-LM [4] introduced this pair in 2019 for
-# the MLP of a transformer, where $A$ is $d \times 4d$ and $B$ is $4d \times d$. GELU is a smooth
-# relative of ReLU. To cut inside layers, like this, is called **tensor parallelism**.
+# Between the two layers you send nothing at all. Megatron-LM [4] introduced this pair in 2019 for the
+# MLP of a transformer, where $A$ is $d \times 4d$ and $C$ is $4d \times d$. GELU is a smooth relative
+# of ReLU. To shard inside layers, like this, is called **tensor parallelism** (TP).
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile pair.py
@@ -837,9 +843,9 @@ def gelu(z):
     return z / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
 
 
-def mlp(comm, X, A_r, B_r):
+def mlp(comm, X, A_r, C_r):
     hidden = gelu(X @ A_r)  # (tokens, 4d/p), complete numbers of this rank's neurons
-    summand = hidden @ B_r  # (tokens, d)
+    summand = hidden @ C_r  # (tokens, d)
     Y = np.empty_like(summand)
     comm.Allreduce(summand, Y)
     return Y
@@ -850,18 +856,17 @@ from pair import gelu
 
 p, tokens, d = 4, 6, 8
 X = rng.normal(size=(tokens, d))
-A, B_ = rng.normal(size=(d, 4 * d)), rng.normal(size=(4 * d, d))
-pieces = [(X, A_r.copy(), B_r) for A_r, B_r in zip(columns(A), rows(B_))]
+A, C = rng.normal(size=(d, 4 * d)), rng.normal(size=(4 * d, d))
+pieces = [(X, A_r.copy(), C_r) for A_r, C_r in zip(columns(A), rows(C))]
 pair_run = ringside.run("pair.py:mlp", p, pieces)
 for Y in pair_run.values:
-    np.testing.assert_allclose(Y, gelu(X @ A) @ B_, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(Y, gelu(X @ A) @ C, rtol=1e-12, atol=1e-12)
 pair_bytes = pair_run.timeline.bytes_matrix.sum(axis=1)
 print(pair_bytes, "bytes: one all-reduce of", tokens * d, "numbers")
 pair_run.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. The forward pass of the pair on four ranks. All that is sent is one all-reduce, after
-# the second layer.*
+# *Figure 4. The forward pass of the pair on four ranks. It sends one all-reduce, after the second layer.*
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (pair_bytes == 2 * (p - 1) * tokens * d * 8 // p).all()
@@ -876,8 +881,8 @@ import torch.distributed as dist
 from torch.nn.functional import gelu
 
 
-def mlp(group, X, A_r, B_r):
-    Y = gelu(X @ A_r, approximate="tanh") @ B_r
+def mlp(group, X, A_r, C_r):
+    Y = gelu(X @ A_r, approximate="tanh") @ C_r
     dist.all_reduce(Y, group=group)
     return Y
 
@@ -889,7 +894,7 @@ print(torch_run.timeline.bytes_matrix.sum(axis=1), "bytes")
 assert (torch_run.timeline.bytes_matrix == pair_run.timeline.bytes_matrix).all()
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# Why do the columns come first? Suppose that the first layer is cut by rows. Then each rank has a
+# Why column-parallel first? Suppose that you make the first layer row-parallel. Then each rank has a
 # summand of the hidden layer's input. Could each rank apply GELU to its summand, and sum afterwards?
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -909,30 +914,31 @@ np.testing.assert_allclose(before, gelu(X @ A))
 reveal("08/rows-first", "different" if difference > 1e-9 else "the same")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The two differ by up to 3.8, because GELU isn't linear. So the sum would have to come *before*
-# GELU. At that place the matrix has $4d$ columns, four times as many as the pair sums.
+# The two differ by up to 3.8, because GELU isn't linear. So you would have to sum *before* GELU. At that
+# place the matrix has $4d$ columns, four times as many as the pair sums.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(difference, 1) == 3.8
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Backward** you read the same figure from right to left. The layer that is cut by rows has all of
-# $G$ on every rank, and computes its part of $\nabla H$ alone. The layer that is cut by columns
-# gets a summand of $\nabla X$. This time the layer below wants the whole of it, so the sum is an
-# all-reduce. Megatron gives names to the two places. They mirror each other:
+# **Backward** you read the same figure from right to left. The row-parallel layer has all of $G$ on every
+# rank, and computes its part of $\nabla H$ alone. The column-parallel layer gets a summand of
+# $\nabla X$. This time the layer below wants the whole of it, so you sum by an all-reduce. Megatron gives
+# names to the two places. They mirror each other:
 #
 # | | where | forward | backward |
 # |---|---|---|---|
-# | $f$ | before the columns | nothing | all-reduce |
-# | $g$ | after the rows | all-reduce | nothing |
+# | $f$ | before the column-parallel layer | nothing | all-reduce |
+# | $g$ | after the row-parallel layer | all-reduce | nothing |
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Attention** is cut in the same way. A head is a set of columns of the matrices that make queries,
-# keys and values, and a set of rows of the matrix that follows. Heads don't need each other's
-# numbers, so each rank takes some of the heads.
+# **Attention** is sharded in the same way. A head is a set of columns of the matrices that make queries,
+# keys and values, and a set of rows of the output projection (the matrix that follows). Heads don't need
+# each other's numbers, so you give each rank some of the heads.
 #
-# A transformer layer has two such pairs, attention and the MLP. So it needs two all-reduces forward
-# and two backward, each of $B$ tokens times $d$ numbers. On $t$ ranks each rank sends
+# A transformer layer has two such pairs, attention and the MLP. So it needs two all-reduces in the
+# forward pass and two in the backward pass, each of $B$ tokens times $d$ numbers. On $t$ ranks (the *TP
+# degree*) each rank sends
 #
 # $$4 \cdot 2\,\frac{t-1}{t}\,B\,d = 8\,B\,d\,\frac{t-1}{t}
 #   \quad\text{elements for each layer.}$$
@@ -954,20 +960,19 @@ print(f"plain {plain} B d (p-1)/p, pair {pair} B d (p-1)/p: {plain / pair} times
 reveal("08/pair-against-gathers", plain / pair)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The plain form sends 10 units and the pair sends 4, which is 2.5 times less. Four collectives
-# become two. The widest matrix, the hidden layer, never travels. (Here we charge the plain form for
-# $\nabla X$ of its first layer too, because a transformer has more layers below.)
+# The pair sends 2.5 times less: 4 units instead of 10. You call two collectives instead of four, and the
+# widest matrix, the hidden layer, never travels. (Here we charge the plain form for $\nabla X$ of its
+# first layer too, because a transformer has more layers below.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (plain, pair, plain / pair) == (10, 4, 2.5)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Published models.** Table 1 of [5] lists ten models with their sizes. You can count their
-# parameters yourself. A layer has $12 d^2$ weights (4 in attention, 8 in the MLP) and $13 d$ biases
-# and norms. In addition there are the embeddings of $V$ words and $s$ positions. With $l$ layers
-# that makes
+# **Published models.** Table 1 of [5] lists ten models with their sizes. You can count their parameters
+# $\Psi$ yourself. A layer has $12 d^2$ weights (4 in attention, 8 in the MLP) and $13 d$ biases and
+# norms. In addition there are the embeddings of $V$ tokens and $s$ positions. With $L$ layers that makes
 #
-# $$\Psi = 12\,l\,d^2\left(1 + \frac{13}{12\,d} + \frac{V + s}{12\,l\,d}\right) .$$
+# $$\Psi = 12\,L\,d^2\left(1 + \frac{13}{12\,d} + \frac{V + s}{12\,L\,d}\right) .$$
 
 # %% slideshow={"slide_type": "fragment"}
 from ringside.course.validation import load
@@ -982,11 +987,11 @@ for row in zip(billions, psi / 1e9, error):
     print("published {:6.1f}, counted {:8.2f} billion, {:+.2%}".format(*row))
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# Eight of the ten counts agree with the table to better than half a percent [5]. The two smallest
+# Eight of your ten counts agree with the table to better than half a percent [5]. The two smallest
 # models are printed with one decimal, as 1.7 and 3.6, and the counts 1.65 and 3.56 round to these.
 #
-# The models ran on 32 to 3072 GPUs. The table also gives the degree of tensor parallelism. It is 1,
-# 2, 4 and 8 for the first four models, and then 8 for all larger ones. Why does it stop at 8?
+# The models ran on 32 to 3072 GPUs. The table also gives the TP degree. It is 1, 2, 4 and 8 for the
+# first four models, and then 8 for all larger ones. Why does it stop at 8?
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (V, s) == (51200, 2048) and np.abs(error[2:]).max() < 0.0045
@@ -1003,14 +1008,14 @@ assert billions[:2].tolist() == [1.7, 3.6] and gpus.max() == 3072 and gpus.min()
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
 # ## 7. Inside a node and between nodes
 #
-# Take one transformer layer with $d = 4096$ and 4096 tokens, on the `zaratan` model of lecture 3. A
-# node has four A100 GPUs, joined by fast links (NVLink), and *one* network card for all four. The
-# layer computes and all-reduces in turn.
+# How far does tensor parallelism carry? Take one transformer layer with $d = 4096$ and 4096 tokens, on
+# the `zaratan` model of lecture 3. A node has four A100 GPUs, joined by fast links (NVLink), and *one*
+# network card (NIC) for all four. The layer computes and all-reduces in turn.
 #
-# An A100 can compute at two very different speeds. Its ordinary units multiply numbers of four bytes
-# (FP32) at up to 19.5 TFLOP/s. Its *tensor cores* multiply numbers of two bytes (bfloat16, or bf16)
-# much faster. The models of [5] reached 135 to 163 TFLOP/s with them, and we take 140. Networks of
-# this kind are trained in bf16. But look at FP32 first.
+# An A100 can compute at two very different rates. Its ordinary units multiply numbers of four bytes
+# (FP32) at up to 19.5 TFLOP/s. Its *tensor cores* multiply numbers of two bytes (bfloat16, or bf16) much
+# faster. With them the models of [5] reached 135 to 163 TFLOP/s, and we take 140. Such networks are
+# trained in bf16. But look at FP32 first.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (reached.min(), reached.max()) == (135, 163) and 140 in reached
@@ -1073,9 +1078,9 @@ for p, (products_ms, sums_ms) in fp32.items():
     print(f"FP32, on {p}: products {products_ms:5.1f} ms, all-reduces {sums_ms:4.1f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The layer needs 4.9 TFLOP in all its passes, and each of its four all-reduces sums 67 MB in FP32.
-# On the four GPUs of one node the layer is 3.76 times as fast as on one GPU. The all-reduces take
-# 6 % of the time.
+# The layer needs 4.9 TFLOP in all its passes, and each of its four all-reduces sums 67 MB in FP32. On
+# the four GPUs of one node you get 3.76 times the speed of one GPU. The all-reduces take 6 % of the time.
+# So would you add a second node?
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(num_flops / 1e12, 1) == 4.9 and round(4 * tokens * d / 1e6) == 67
@@ -1099,10 +1104,11 @@ reveal("08/eight-fp32", speedup[8])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # On 8 GPUs the layer is only 3.65 times as fast as on one. That is *slower* than on 4 GPUs. The
-# all-reduces now take 54 % of the time. On 32 GPUs the speedup is 5.05, and 84 % of the time is
-# communication. Yet the bytes that one GPU sends hardly grow: the factor $\frac{p-1}{p}$ goes from
-# $\frac34$ to $\frac{31}{32}$. What changes is the wire. Between nodes a byte takes eight times as
-# long as inside.
+# all-reduces now take 54 % of the time, and on 32 GPUs they take 84 %.
+#
+# Did you expect more bytes to be the reason? The bytes that one GPU sends hardly grow: the factor
+# $\frac{p-1}{p}$ goes from $\frac34$ to $\frac{31}{32}$. What changes is the wire. Between nodes a byte
+# takes eight times as long as inside.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(speedup[p], 2) for p in WORLDS] == [1.0, 1.96, 3.76, 3.65, 4.50, 5.05]
@@ -1112,9 +1118,9 @@ zaratan = ringside.Machine.load("zaratan")
 assert np.isclose(zaratan.beta_s_per_byte / zaratan.intra_beta_s_per_byte, 8)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Now with tensor cores.** In bf16 the products are 7.2 times as fast. The bytes are half as many. (The
-# 140 TFLOP/s were reached in training, and the 19.5 are a peak. With a reached rate for FP32 the factor
-# would be larger.)
+# **Now with tensor cores.** In bf16 your products are 7.2 times as fast, and your bytes are half as many.
+# (The 140 TFLOP/s were reached in training, and the 19.5 are a peak. With a reached rate for FP32 the
+# factor would be larger.)
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1139,13 +1145,16 @@ reveal("08/share-bf16", 100 * bf16[4][1] / sum(bf16[4]))
 reveal("08/eight-bf16", sum(bf16[1]) / sum(bf16[8]))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With tensor cores the all-reduces take 18.7 % of the time on 4 GPUs, three times the share of FP32.
-# The layer takes 35.3 ms on one GPU, 19.0 ms on two, 10.9 ms on four, and 23.4 ms on eight. So 8 GPUs
-# on two nodes are not only slower than 4 GPUs. They are slower than *two*, and 81 % of the time is
-# communication.
+# With tensor cores the all-reduces take 18.7 % of the time on 4 GPUs, three times the share of FP32. And
+# on two nodes?
 #
-# A faster processor makes the network relatively slower. A share of communication that was measured
-# in FP32 tells you nothing about bf16.
+# | GPUs | 1 | 2 | 4 | 8 |
+# |---|---|---|---|---|
+# | ms | 35.3 | 19.0 | 10.9 | 23.4 |
+#
+# Your 8 GPUs are slower than *two*, and 81 % of their time is communication. A faster processor makes the
+# network relatively slower. So a share of communication that somebody measured in FP32 tells you nothing
+# about bf16.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(sum(bf16[p]), 1) for p in (1, 2, 4, 8)] == [35.3, 19.0, 10.9, 23.4]
@@ -1154,10 +1163,10 @@ assert round(share[4], 3) == 0.187 and round(share[8], 2) == 0.81
 assert share[4] > 3 * share_of_sums[4] and round(140 / 19.5, 1) == 7.2
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Is it the fault of the ring?** The ring of 8 ranks takes all its 14 steps at the speed of the
-# slowest wire. Lecture 3 has a better way for two levels of wires. First each node sums inside, by a
-# reduce-scatter, so that each GPU holds the node's sum of one quarter. Then each GPU sums its quarter
-# with the GPU of the other node that holds the same quarter. At last each node gathers inside.
+# **Is it the fault of the ring?** The ring of 8 ranks takes all its 14 steps at the speed of the slowest
+# wire. Lecture 3 has a better algorithm for two levels of wires. First you reduce-scatter inside each
+# node, so that each GPU holds the node's sum of one quarter. Then each GPU all-reduces its quarter with
+# the GPU of the other node that holds the same quarter. At last you all-gather inside each node.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile two_levels.py
@@ -1188,8 +1197,8 @@ print(f"bf16, 8 GPUs: flat ring {sum(bf16[8]):.1f} ms, two levels {two_levels_ms
 print(f"bf16, 2 GPUs: {sum(bf16[2]):.1f} ms, 4 GPUs: {sum(bf16[4]):.1f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The two-level all-reduce brings 23.4 ms down to 17.2 ms. That beats 2 GPUs, but 4 GPUs in one node
-# need only 10.9 ms. Twice as many GPUs still make the layer slower. A better algorithm can't mend
+# The two-level all-reduce takes you from 23.4 ms to 17.2 ms. That beats 2 GPUs, but 4 GPUs in one node
+# need only 10.9 ms. So twice as many GPUs still make the layer slower. A better algorithm can't fix
 # this, because all sums have to pass through the network card once.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1220,22 +1229,25 @@ show(figure, "Stacked bars, products and all-reduces, of one transformer layer o
 # (right; mind the different axis). The number on a bar is the speedup. From 8 GPUs on, the layer is
 # spread over several nodes.*
 #
-# Now you know why the degree of tensor parallelism in [5] stays at 8. Those machines have eight GPUs
-# in each server. (They also have a port for each GPU. So the bytes grow less beyond a server than on `zaratan`, and the
-# latencies more: lecture 12, section 6.) The paper's own advice is to use tensor parallelism up to the number of GPUs of a
-# server, and then to cut between layers, which is the subject of lecture 9.
+# Now you know why the TP degree in [5] stays at 8. Those machines have eight GPUs in each server. (They
+# also have a port for each GPU, so that leaving a server costs less in bytes than on `zaratan` and more
+# in latencies: lecture 12, section 6.) The paper's own advice is to use tensor parallelism up to the
+# number of GPUs of a server, and then pipeline parallelism (whole layers on each GPU), which is the
+# subject of lecture 9.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # **How much work does a byte need?** You can predict all this without a run. On $t$ ranks a rank
-# computes $72\,B\,d^2/t$ operations at $F$ FLOP/s. It sends $8\,B\,d\,\frac{t-1}{t}$ numbers of
-# $w$ bytes, at $R$ bytes per second. The communication takes no longer than the products if
+# computes $72\,B\,d^2/t$ FLOP at $F$ FLOP/s. It sends $8\,B\,d\,\frac{t-1}{t}$ numbers of $w$ bytes, at
+# $R$ bytes per second. The communication takes no longer than the products if
 #
 # $$\frac{8\,w\,B\,d\,(t-1)}{t\,R} \le \frac{72\,B\,d^2}{t\,F}
 #   \qquad\Longleftrightarrow\qquad t - 1 \;\le\; \frac{9}{w}\cdot\frac{d}{F/R} .$$
 #
-# The ratio $F/R$ says how many operations the processor could do while it sends one byte. A limit of
-# this form is called a **communication roofline**. Note what is *not* in it: the batch. More tokens
-# bring more products and more bytes alike. Only a wider layer helps, or a faster wire.
+# The ratio $F/R$ says how much a GPU could compute while it sends one byte. This limit is the **TP-degree
+# bound**. Don't confuse it with the tokens-per-GPU bound of lecture 5, which says when data parallelism
+# hides its sums. (Both are called a *communication roofline*.) Note what is *not* in the TP-degree bound:
+# the batch. More tokens bring more products and more bytes alike. Only a wider layer helps you, or a
+# faster wire.
 
 # %% slideshow={"slide_type": "fragment"}
 RATES = {"inside a node": 100e9, "between nodes": 12.5e9}  # bytes per second
@@ -1244,14 +1256,14 @@ for name, (width, flop_per_s) in FORMATS.items():
     for where, R in RATES.items():
         ratios[name, where] = flop_per_s / R
         limits[name, where] = 1 + 9 / width * d / (flop_per_s / R)
-        print(f"{name} {where}: {flop_per_s / R:6,.0f} operations a byte, "
+        print(f"{name} {where}: {flop_per_s / R:6,.0f} FLOP a byte, "
               f"t at most {limits[name, where]:4.1f}")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# In FP32 a GPU can do 195 operations while it sends a byte inside the node. In bf16 and through the
-# network card it can do 11,200. For $d = 4096$ the roofline then allows $t = 2.6$ ranks between
-# nodes. With $t = 8$ the communication takes 4.3 times as long as the products, and that is the 81 %
-# of figure 5. Inside a node, in bf16, it allows 14 ranks.
+# While it sends one byte inside the node in FP32, a GPU computes 195 FLOP. In bf16 and through the network
+# card it computes 11,200. So for $d = 4096$ the TP-degree bound between nodes is 2.6 ranks. You ran 8.
+# There the communication takes 4.3 times as long as the products, and that is the 81 % of figure 5. Inside
+# a node, in bf16, the bound is 14 ranks.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(ratios["FP32", "inside a node"]) == 195
@@ -1264,10 +1276,10 @@ assert abs(bf16[8][1] / bf16[8][0] / times_longer - 1) < 0.01
 assert 1 / zaratan.intra_beta_s_per_byte == 100e9 and 1 / zaratan.beta_s_per_byte == 12.5e9
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **A published test.** The Megatron paper of 2019 [4] lets the model grow with the GPUs, from 1 to 8
-# inside one server. A step has 72 layers. Each has 4 all-reduces of $8 \cdot 1024 \cdot 3072$
-# two-byte numbers, at 150 GB/s each way, and the products of a step take 1.83 s. (We assume a
-# latency of 5 µs, which hardly matters.)
+# **A published test.** Does the model agree with a measurement? The Megatron paper of 2019 [4] lets the
+# model grow with the GPUs, from 1 to 8 inside one server. A step has 72 layers. Each has 4 all-reduces of
+# $8 \cdot 1024 \cdot 3072$ two-byte numbers, at 150 GB/s each way. The products of a step take 1.83 s.
+# (We assume a latency of 5 µs, which hardly matters.)
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1288,9 +1300,9 @@ assert numbers["bytes"] == 8 * 1024 * 3072 * 2
 reveal("08/megatron-efficiency", 100 * numbers["efficiency"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Our model predicts 91 %, and the paper published 77 %. So communication explains 9 of the 23 points
-# that are lost. The rest comes from what our model leaves out. Products of thinner matrices run
-# further below the peak. And what every rank computes alike, such as norms, dropout and residuals,
+# Our model predicts 91 %, and the paper published 77 %. So communication explains 9 of the 23 points that
+# are lost. Where does the rest come from? From what our model leaves out. Products of thinner matrices
+# run further below the peak. And what every rank computes alike, such as norms, dropout and residuals,
 # isn't divided by 8. A prediction that fails tells you where to look.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1301,10 +1313,10 @@ assert numbers["layers"] == 72
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **The ledger.** One small GPT goes through this course. It has 24 layers that are 2304 wide, and 32 GPUs
-# train it on 256 sequences in a step, in bf16. One GPU alone needs 1.792 s for its 8 sequences and 33.9 GB
-# of memory. Now let the four GPUs of a node share the model. Then there are eight groups of four, and each
-# group takes 32 sequences. Every layer is computed forward twice, as lecture 9 explains, so a layer has two
-# more all-reduces. The gradients of equal parts are summed between the groups, layer by layer.
+# train it on 256 sequences in a step, in bf16. One GPU alone needs 1.792 s for its 8 sequences, and 33.9 GB
+# of memory. Now let the four GPUs of a node share the model. You get eight groups of four, and each group
+# takes 32 sequences. Every layer is computed forward twice, as lecture 9 explains, so a layer has two more
+# all-reduces. You sum the gradients of equal shards between the groups, layer by layer.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1339,10 +1351,9 @@ ledger(
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
-# A step takes 2.511 s. Of these, 0.719 s are exposed: each GPU waits for all-reduces in every layer, and
-# nothing hides them. In return the memory falls from 33.9 GB to 19.8 GB. So cut by tensors if the model
-# doesn't fit otherwise, or if the batch is too small to be shared out. This model fits, and the batch is
-# large.
+# A step takes 2.511 s. The exposed time is 0.719 s, because each GPU waits for all-reduces in every layer.
+# In return the memory falls from 33.9 GB to 19.8 GB. So choose tensor parallelism if your model doesn't fit
+# otherwise, or if your batch is too small to be shared out. This model fits, and the batch is large.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 from ringside.course.lectures.ledger import FILE, SEQUENCES_PER_GPU, SIZES, read
@@ -1375,18 +1386,18 @@ assert (whole["pflops"], whole["baseline_tflops"], whole["gpus"]) == (15.1, 39, 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 8. Sequence parallelism
 #
-# Dropout, the residual connection and layer norm come after $g$ of one pair and before $f$ of the
-# next. There every rank has all tokens. Every rank computes the same numbers and keeps the same
-# activations, so the work and the memory aren't divided by $t$. But these operations treat each
-# token by itself. So cut the *tokens* there [6].
+# What is left that tensor parallelism doesn't divide? Dropout, the residual connection and layer norm come
+# after $g$ of one pair and before $f$ of the next. There every rank has all tokens, computes the same
+# numbers and keeps the same activations. But these layers treat each token by itself. So shard the
+# *tokens* there. This is **sequence parallelism** (SP) [6].
 #
-# An all-reduce is a reduce-scatter and an all-gather. Stop after the reduce-scatter: now each rank
-# has the finished sum of $1/t$ of the tokens. Apply layer norm to these, and do the all-gather only
-# when the next pair wants all tokens:
+# An all-reduce is a reduce-scatter and an all-gather. Stop after the reduce-scatter: now each rank has the
+# finished sum of $1/t$ of the tokens. Apply layer norm to these, and do the all-gather only when the next
+# pair wants all tokens:
 #
 # ```text
-#  tensor         rows -> all-reduce ----- norm of all tokens -------------> columns
-#  with sequence  rows -> reduce-scatter - norm of 1/t of them - all-gather -> columns
+#  TP        row-parallel -> all-reduce ----- norm of all tokens --------------> column-parallel
+#  with SP   row-parallel -> reduce-scatter - norm of 1/t of them - all-gather -> column-parallel
 # ```
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1423,11 +1434,10 @@ more_or_fewer = np.sign(sends["sequence"] - sends["tensor"])
 reveal("08/sequence-bytes", {0: "the same", 1: "more", -1: "fewer"}[more_or_fewer])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It sends the same number of bytes. What it saves is memory. Numbers have two bytes here. For the
-# backward pass a transformer layer keeps $sbd\,(34 + 5\frac{as}{d})$ bytes, for $b$ sequences of $s$
-# tokens and $a$ heads. Tensor parallelism divides most of this by $t$, but not what the norms and
-# dropouts keep, which is 10 of the 34. Sequence parallelism divides these as well [6]. The next
-# cell has a model of the size of GPT-3.
+# You send the same number of bytes. What you save is memory. In two-byte numbers a transformer layer keeps
+# $sbd\,(34 + 5\frac{as}{d})$ bytes for the backward pass, for $b$ sequences of $s$ tokens and $a$ heads.
+# Tensor parallelism divides most of this by $t$, but not what the norms and dropouts keep, which is 10 of
+# the 34. Sequence parallelism divides these as well [6]. How much is that for a model of the size of GPT-3?
 
 # %% slideshow={"slide_type": "fragment"}
 s, d, heads, t = 2048, 12288, 96, 8
@@ -1445,8 +1455,8 @@ for name, bytes_per_number in kept.items():
     print(f"{name:13} {s * d * bytes_per_number / 1e9:.2f} GB for each layer and sequence")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Tensor parallelism on 8 GPUs brings 2.87 GB down to 0.58 GB, and sequence parallelism brings that
-# down to 0.36 GB. That is 1.6 times less again, and it costs no byte on the wire.
+# Tensor parallelism on 8 GPUs brings 2.87 GB down to 0.58 GB. With sequence parallelism you keep 0.36 GB.
+# That is 1.6 times less again, and it costs no byte on the wire.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert sends["tensor"] == sends["sequence"] == 2 * 3 * 64 * 12 * 8 // 4
@@ -1474,18 +1484,616 @@ torch_run = ringside.run("sequence_torch.py:sequence", 4, (64, 12))
 print(torch_run.timeline.bytes_matrix.sum(axis=1), "bytes")
 assert torch_run.timeline.bytes_matrix.sum(axis=1)[0] == sends["sequence"]
 
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
+# ## 9. Asynchronous tensor parallelism
+#
+# In section 7 every all-reduce was exposed: no GPU computed while it ran. Can you hide it? Data
+# parallelism hides its sums, because nobody needs a gradient before the step ends. Tensor parallelism
+# has no such gap: the next product waits for the all-gather of section 8. But does it wait for *all*
+# of it?
+#
+# Row $i$ of $X A_r$ needs row $i$ of $X$, and no other row. So split the all-gather into $k$ pieces of
+# rows. While your GPU multiplies one piece, the network brings the next one. This is **asynchronous
+# tensor parallelism** (async TP).
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["derivation"]
+# How long does that take? Let the all-gather take $T_g$ and the product $T_p$. One after the other they
+# take $T_g + T_p$. In pieces, the first piece of the messages has no product to run beside. The last piece
+# of the product has no messages beside it. In between a piece of the product runs $k - 1$ times beside a
+# piece of the messages, and the longer of the two sets the pace:
+#
+# $$T(k) = \frac{T_g}{k} + (k - 1)\,\frac{\max(T_g, T_p)}{k} + \frac{T_p}{k} + k\,\tau
+#      = \max(T_g, T_p) + \frac{\min(T_g, T_p)}{k} + k\,\tau .$$
+#
+# Here $\tau$ is what one more piece costs in the longer of the two. If that is the product, $\tau$ is the
+# start of a kernel. If it is the messages, $\tau$ is their latency $\alpha$.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# Try it on the GPT of the ledger, on the four GPUs of a `zaratan` node. Take the first product of the
+# MLP, with 16,384 tokens. Each rank has a quarter of the tokens, as in section 8, and a quarter of the
+# columns of $A$. To start a kernel takes 5 µs on this machine, which is an assumption.
+
+# %% slideshow={"slide_type": "fragment"}
+tokens, d, t = 8 * 2048, 2304, 4  # eight sequences
+width, rate = FORMATS["bf16"]
+gather_s = (t - 1) / t * tokens * d * width / RATES["inside a node"]  # T_g
+product_s = 2 * tokens * d * (4 * d // t) / rate  # T_p
+launch_s = ringside.Machine.load("zaratan").kernel_overhead_s  # tau
+
+
+def piped_s(gather_s, product_s, k, fixed_s):
+    """Time of an all-gather and a product in k pieces: the formula."""
+    longer, shorter = max(gather_s, product_s), min(gather_s, product_s)
+    return longer + shorter / k + k * fixed_s
+
+
+print(f"all-gather {1e3 * gather_s:.2f} ms, product {1e3 * product_s:.2f} ms")
+print(f"in one piece {1e3 * piped_s(gather_s, product_s, 1, launch_s):.2f} ms")
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/four-pieces",
+    "In 4 pieces, how long do the all-gather and the product take together?",
+    unit="ms",
+)
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["open"]
+# Write it with messages that don't wait. The first file starts the exchange of one piece:
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile exchange.py
+def start(comm, piece, whole):
+    """Send this rank's rows to all ranks and take theirs into `whole`, without waiting."""
+    whole[comm.rank] = piece
+    others = [(comm.rank + step) % comm.size for step in range(1, comm.size)]
+    sends = [comm.Isend(piece, dest=rank) for rank in others]
+    return sends + [comm.Irecv(whole[rank], source=rank) for rank in others]
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["open"]
+# The second file is async TP. It starts the exchange of a piece *before* it multiplies the last one:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile async_tp.py
+import numpy as np
+from exchange import start
+from mpi4py import MPI
+
+import ringside
+
+
+def product(comm, X_r, A_r, k, product_s, launch_s):
+    pieces = np.split(X_r, k)
+    whole, Y = np.empty((k, comm.size, *pieces[0].shape)), []
+    requests = start(comm, pieces[0], whole[0])
+    for j in range(k):
+        MPI.Request.Waitall(requests)
+        if j + 1 < k:
+            requests = start(comm, pieces[j + 1], whole[j + 1])
+        ringside.compute(seconds=product_s / k + launch_s, phase="product")
+        Y.append(whole[j] @ A_r)  # rows of this piece, of all ranks
+    return np.concatenate(Y, axis=1)  # (ranks, rows of a rank, columns)
+
+
+# %% slideshow={"slide_type": "fragment"}
+p, X, A = t, rng.normal(size=(128, 18)), rng.normal(size=(18, 8))
+assert SCALE * X.nbytes == tokens * d * width  # the vectors are shorter, as in section 7
+parts = [(X_r, A_r.copy()) for X_r, A_r in zip(rows(X), columns(A))]
+
+
+def in_pieces(program, k):
+    args = [(*part, k, product_s, launch_s) for part in parts]
+    run = ringside.run(f"{program}.py:product", p, args, machine=stretched("zaratan", rate))
+    for Y, (_, A_r) in zip(run.values, parts):
+        np.testing.assert_allclose(Y.reshape(len(X), -1), X @ A_r)
+    return run
+
+
+piped = {k: in_pieces("async_tp", k) for k in (1, 4)}
+for k, run in piped.items():
+    print(f"{k} pieces: {1e3 * run.makespan_s:.3f} ms")
+reveal("08/four-pieces", 1e3 * piped[4].makespan_s)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Four pieces take 1.40 ms, where one piece took 1.81 ms. Of the all-gather only the first quarter is
+# left to see. You send the same bytes as before, and the result is the same to the last digit that
+# matters. How far can you go?
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(1e3 * piped[4].makespan_s, 2) == 1.40 and round(1e3 * piped[1].makespan_s, 2) == 1.81
+assert (piped[4].timeline.bytes_matrix == piped[1].timeline.bytes_matrix).all()
+assert tokens == 16_384 and round(1e6 * launch_s) == 5
+for k, run in piped.items():  # the formula leaves out one latency
+    assert 0 < run.makespan_s - piped_s(gather_s, product_s, k, launch_s) < 1e-6
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/how-many-pieces",
+    "Which number of pieces takes the least time?",
+    choices=["2", "4", "8", "32"],
+)
+
+# %% slideshow={"slide_type": "fragment"}
+for k in (2, 8, 16, 32):
+    piped[k] = in_pieces("async_tp", k)
+for k in sorted(piped):
+    print(f"{k:2} pieces: {1e3 * piped[k].makespan_s:.3f} ms")
+
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+def draw_pieces(axis, k, line):
+    """The wire and the GPU of rank 0 during a run in k pieces, on two lines."""
+    timeline = piped[k].timeline
+    came = [(1e3 * m.start_s, 1e3 * m.end_s) for m in timeline.messages if m.dest == 0]
+    worked = [(1e3 * s.start_s, 1e3 * s.end_s) for s in timeline.spans[0] if s.kind == "compute"]
+    for height, colour, spans in ((line + 0.4, COMMUNICATION, came), (line, COMPUTE, worked)):
+        bars = [(start, end - start) for start, end in spans]
+        axis.broken_barh(bars, (height, 0.36), color=colour, edgecolor="white", linewidth=0.8)
+    end_ms = 1e3 * timeline.makespan_s
+    axis.text(end_ms + 0.02, line + 0.1, f"{end_ms:.2f}", color="#57606a", fontsize=9)
+
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3), layout="constrained")
+for pieces, line in ((1, 1.4), (4, 0)):
+    draw_pieces(left, pieces, line)
+    left.text(0, line + 0.85, f"pieces: {pieces}", color="#57606a")
+left.set_yticks([0.18, 0.58, 1.58, 1.98], ["product", "messages"] * 2)
+left.set(xlabel="time (ms)", title="rank 0", xlim=(-0.05, 2.05), ylim=(-0.1, 2.6))
+many, some = np.arange(1, 41), sorted(piped)
+right.plot(many, [1e3 * piped_s(gather_s, product_s, k, launch_s) for k in many], color="#57606a",
+           label="formula")  # fmt: skip
+right.plot(some, [1e3 * piped[k].makespan_s for k in some], "o", color=COMPUTE, label="runs")
+right.axhline(1e3 * product_s, color="#57606a", linestyle=":", label="product alone")
+right.set(xlabel="pieces k", ylabel="time (ms)", title="all-gather and product", ylim=1.15)
+right.legend(frameon=False)
+show(figure, "Left: two timelines of rank 0. In one piece the messages end before the product begins; in four pieces "
+     "the product begins after the first quarter of the messages, and the rest runs beside it. Right: the time "
+     "against the number of pieces. It falls steeply from one to eight pieces, is flat to sixteen and rises "
+     "slowly after that; the runs lie on the formula, above the line of the product alone.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("08/how-many-pieces", str(min(piped, key=lambda k: piped[k].makespan_s)))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 6. Left: the wire and the GPU of rank 0, with one piece and with four. Right: the time over
+# the number of pieces, by the formula and on ranks.*
+#
+# Eight pieces take 1.354 ms, the least of your runs. Sixteen take longer, since you start sixteen
+# kernels. Set the derivative of $T(k)$ to zero, and you find $k^* = \sqrt{\min(T_g, T_p)/\tau}$, about 11
+# here. Note what no $k$ can do. The time never falls below the longer of the two, so async TP saves at
+# most half, and that only where both take equally long. Between nodes, where the messages took 81 % of
+# the time in section 7, it saves little.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(1e3 * piped[8].makespan_s, 3) == 1.354 and piped[8].makespan_s < piped[16].makespan_s
+assert round(np.sqrt(gather_s / launch_s)) == 11 and round(share[8], 2) == 0.81
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **One-sided: write into the neighbour's memory.** In your program each rank posts a receive for every
+# piece, so sender and receiver have to agree on each message. A GPU can do without. NVLink lets it
+# write into the memory of another GPU. For this all ranks allocate a buffer of the same size and tell
+# each other where it lies. PyTorch calls such a buffer **symmetric memory** [9, 10]. MPI calls it a
+# *window*. `Put` writes into the window of another rank, and `Fence` waits until all puts have arrived.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile one_sided.py
+import numpy as np
+from mpi4py import MPI
+
+import ringside
+
+
+def product(comm, X_r, A_r, k, product_s, launch_s):
+    pieces, Y = np.split(X_r, k), []
+    whole = np.empty((k, comm.size, *pieces[0].shape))
+    window = MPI.Win.Create(whole, disp_unit=pieces[0].nbytes, comm=comm)
+    for j in range(k + 1):
+        window.Fence()  # now piece j - 1 is there
+        for dest in (comm.rank + np.arange(comm.size)) % comm.size if j < k else ():
+            window.Put(pieces[j], int(dest), target=j * comm.size + comm.rank)
+        if j > 0:
+            ringside.compute(seconds=product_s / k + launch_s, phase="product")
+            Y.append(whole[j - 1] @ A_r)
+    window.Free()
+    return np.concatenate(Y, axis=1)
+
+
+# %% slideshow={"slide_type": "fragment"}
+for program in ("async_tp", "one_sided"):
+    print(f"{program:9} in 8 pieces {1e3 * in_pieces(program, 8).makespan_s:.3f} ms")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# You wrote no receive, and the time is nearly the same. What is left of an agreement is the fence. It
+# is a barrier of all ranks, so a slow rank still delays the others. A real kernel waits for a flag of
+# its own instead, which the sender sets behind the data (a *signal*).
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+one_sided = in_pieces("one_sided", 8)
+assert abs(one_sided.makespan_s / piped[8].makespan_s - 1) < 0.02
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Which products of a layer can hide their messages?** A layer has four: queries, keys and values;
+# the attention's output; and the two of the MLP. Two of them follow an all-gather. The other two are
+# followed by a reduce-scatter, which you hide the same way, from its other end. The messages of all four
+# are equally long.
+
+# %% slideshow={"slide_type": "fragment"}
+one_after_other_s, in_eight_s = 0.0, 0.0
+alpha_s = ringside.Machine.load("zaratan").intra_alpha_s
+for name, columns_of_d in (("QKV", 3), ("output", 1), ("MLP up", 4), ("MLP down", 4)):
+    part_s = 2 * tokens * d * (columns_of_d * d // t) / rate
+    fixed_s = launch_s if part_s > gather_s else alpha_s
+    one_after_other_s += gather_s + part_s
+    in_eight_s += (both_s := piped_s(gather_s, part_s, 8, fixed_s))
+    print(f"{name:9} product {1e3 * part_s:.2f} ms, messages {1e3 * gather_s:.2f} ms, "
+          f"in 8 pieces {1e3 * both_s:.2f} ms")  # fmt: skip
+print(f"forward, one after the other {1e3 * one_after_other_s:.2f} ms, "
+      f"in 8 pieces {1e3 * in_eight_s:.2f} ms")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Only the attention's output is too short to hide its messages. By the formula the forward pass of
+# these four pairs becomes 1.37 times as fast. A whole step gains less, because it also has attention
+# itself, norms, the optimizer and the gradients' all-reduce.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(one_after_other_s / in_eight_s, 2) == 1.37
+assert 2 * tokens * d * (d // t) / rate < gather_s < 2 * tokens * d * (3 * d // t) / rate
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# **What PyTorch does.** In torch 2.13 the operators `fused_all_gather_matmul` and
+# `fused_matmul_reduce_scatter` do this [9]. They split the all-gather into as many pieces as there are
+# ranks, and begin with the rank's own piece, which needs no message. They are marked as alpha [10].
+# PyTorch's team measured whole steps at TP degree 8 on H100 GPUs in June 2025 [11]:
+#
+# | async TP against plain TP | 70B on 256 GPUs | 8B on 64 GPUs |
+# |---|---|---|
+# | bf16 | +9 % | +10 % |
+# | FP8, one scale for a tensor | +16 % | +10 % |
+# | FP8, one scale for a row | +4 % | +6 % |
+#
+# Why do the gains differ? The table doesn't say. In FP8 the products are faster, which leaves more of the
+# messages exposed. But with one scale for a tensor the all-gather is in FP8 too [16], which leaves less.
+# (The plain run of the last line was too slow, says a note.)
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+titan = table(LECTURES / "data" / "torchtitan_tensor.csv")
+gain = 100 * (titan["tokens_per_s"] / titan["plain_tokens_per_s"] - 1)
+gains = {
+    n: gain[(titan["what"] == "async") & (titan["billion"] == n)].round().tolist() for n in (70, 8)
+}
+assert gains == {70: [9, 16, 4], 8: [10, 10, 6]}
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers, section 9.** Draw the timeline of four pieces on the board before you show the formula,
+# and let the class say what stays exposed at each end. Ask: "Why not a thousand pieces?" Most name the
+# latency of messages. Here it is the product that is longer, so the start of its kernels counts. Then
+# ask what else a small product loses: it fills a GPU less well, which our clock doesn't know. So the
+# best $k$ of a real GPU is smaller than 11. Messages that an NCCL kernel carries also take some of the GPU's own
+# processors from the product; copies through symmetric memory by the copy engines don't.
+
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
+# ## 10. Eight bits: in products, on the wire, in sums
+#
+# By its data sheet an H100 multiplies FP8 numbers (8 bits) at twice the rate of bf16. You saw in section 7
+# what faster products do: the network becomes relatively slower. Do the messages shrink as well? Ask three
+# questions of each tensor. In what format do you *compute* with it, in what format do you *send* it, and in
+# what format do you *sum* it? The three answers may differ.
+#
+# Eight bits hold 256 values. So numbers go with a **scale**: you send codes, and one factor that turns all
+# the codes of a block back into numbers. With $q$ bits for a code and a scale for each $m$ numbers you pay
+# $q + (\text{bits of the scale})/m$ bits a number:
+#
+# | format | code | block | scale | bits a number |
+# |---|---|---|---|---|
+# | INT8, as below | 8-bit integer | 32 | 32 bits | 9 |
+# | MXFP8 [12, 13] | E4M3: 4 bits of exponent, 3 of mantissa | 32 | 8 bits, a power of 2 | 8.25 |
+# | NVFP4 [14] | 4 bits | 16 | 8 bits | 4.5 |
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+FP8_GAIN = ringside.Machine.load("dgx_h100").rates
+assert round(FP8_GAIN["fp8"]["peak"] / FP8_GAIN["bf16"]["peak"], 2) == 2 and 2**8 == 256
+assert [q + scale / m for q, scale, m in ((8, 32, 32), (8, 8, 32), (4, 8, 16))] == [9, 8.25, 4.5]
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Why not one scale for the whole tensor? Quantise and see. These two functions are INT8 with a scale
+# for each block:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile blocks.py
+import numpy as np
+
+
+def encode(x, m):
+    """INT8 codes of x, and one scale for each block of m numbers."""
+    blocks = x.reshape(-1, m)
+    scales = np.abs(blocks).max(axis=1, keepdims=True) / 127
+    return np.rint(blocks / scales).astype(np.int8), scales.astype(np.float32)
+
+
+def decode(codes, scales):
+    return (codes * scales).ravel()
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/outlier",
+    "4096 normal numbers of size 1, but one of them is 1000. With one scale for all, "
+    "how many of the 4096 codes aren't 0?",
+    unit="codes",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+from blocks import decode, encode
+
+normal = np.random.default_rng(10).normal(size=4096).astype(np.float32)
+outlier = normal.copy()
+outlier[1000] = 1000
+codes, scales = encode(outlier, len(outlier))
+print(f"{np.count_nonzero(codes):,} codes aren't 0; one step of the code is {scales.item():.1f}")
+reveal("08/outlier", np.count_nonzero(codes))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Only the outlier itself survives. It makes the step of the code 7.9, and whatever is smaller than half
+# a step becomes 0. With blocks, an outlier harms the numbers of its own block only.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert np.count_nonzero(codes) == 1 and round(scales.item(), 1) == 7.9
+
+
+# %% slideshow={"slide_type": "fragment"}
+def e4m3(x, m):
+    """x as FP8 with a scale for each block: the largest number of a block becomes 448."""
+    blocks = torch.tensor(x).reshape(-1, m)
+    scales = blocks.abs().amax(dim=1, keepdim=True) / 448
+    return ((blocks / scales).to(torch.float8_e4m3fn).float() * scales).flatten().numpy()
+
+
+def error(x, y):
+    """Root mean square of the difference over that of x, without the outlier."""
+    others = np.arange(len(x)) != 1000
+    return np.sqrt(np.mean((x - y)[others] ** 2) / np.mean(x[others] ** 2))
+
+
+SIZES_OF_BLOCKS = 2 ** np.arange(3, 13)
+errors = {
+    "INT8, an outlier": [error(outlier, decode(*encode(outlier, m))) for m in SIZES_OF_BLOCKS],
+    "FP8 (E4M3), an outlier": [error(outlier, e4m3(outlier, m)) for m in SIZES_OF_BLOCKS],
+    "INT8, no outlier": [error(normal, decode(*encode(normal, m))) for m in SIZES_OF_BLOCKS],
+}
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axis = plt.subplots(figsize=(7.5, 3.1))
+for (name, line), style in zip(errors.items(), ("o-", "s-", "o--")):
+    axis.plot(SIZES_OF_BLOCKS, 100 * np.array(line), style, label=name,
+              color=MODEL if "INT8" in name else DATA)  # fmt: skip
+axis.axvline(32, color="#57606a", linestyle=":", linewidth=1)
+axis.set_xscale("log", base=2)
+axis.set_yscale("log")
+axis.set_xticks(SIZES_OF_BLOCKS, SIZES_OF_BLOCKS)
+axis.set_yticks([0.3, 1, 3, 10, 30, 100], ["0.3", "1", "3", "10", "30", "100"])
+axis.set(xlabel="numbers that share a scale", ylabel="error (%)")
+axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+show(figure, "The error over the size of a block, logarithmic on both axes. INT8 with one outlier rises from 3 percent in "
+     "blocks of 8 to 100 percent in one block of 4096. FP8 stays between 2 and 3 percent. INT8 without an outlier "
+     "stays below both, from 0.4 to 1 percent. A dotted line marks 32.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 7. Error of 4096 numbers against the size of a block. Dotted: blocks of 32, as in MXFP8.*
+#
+# An INT8 code has equal steps, so you need small blocks once sizes differ. FP8 has an exponent in each
+# code, so its steps grow with the number, and an outlier of 1000 doesn't hurt it. The price is three
+# bits of mantissa. Where no number sticks out, INT8 is the better of the two.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+with_int8, with_fp8, without = errors.values()
+assert with_int8[-1] > 0.99 and round(with_int8[0], 2) == 0.03
+assert all(0.015 < one < 0.03 for one in with_fp8) and all(0.003 < one < 0.01 for one in without)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Sums.** Now 8 ranks reduce-scatter their gradients as INT8 codes. In the ring of lecture 3 a partial
+# sum goes from rank to rank, so each hop has to encode it again:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile ring_sum.py
+import numpy as np
+from blocks import decode, encode
+
+
+def reduce_scatter(comm, gradient, m):
+    p, rank, parts = comm.size, comm.rank, np.split(gradient, comm.size)
+    total = parts[(rank - 1) % p]
+    for step in range(2, p + 1):
+        mine = encode(total, m)
+        came = [np.empty_like(array) for array in mine]
+        for out, into in zip(mine, came):  # codes, scales
+            comm.Sendrecv(out, (rank + 1) % p, recvbuf=into, source=(rank - 1) % p)
+        total = decode(*came) + parts[(rank - step) % p]
+    return total
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Instead, each rank can encode its gradient once and send every part straight to the rank that owns it.
+# That rank decodes all of them and adds in 32 bits. This is an all-to-all:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile one_shot.py
+import numpy as np
+from blocks import decode, encode
+
+
+def reduce_scatter(comm, gradient, m):
+    codes, scales = encode(gradient, m)
+    all_codes, all_scales = np.empty_like(codes), np.empty_like(scales)
+    comm.Alltoall(codes, all_codes)
+    comm.Alltoall(scales, all_scales)
+    return decode(all_codes, all_scales).reshape(comm.size, -1).sum(axis=0)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/low-sum",
+    "Both send the same bytes. On 8 ranks, how many times as large is the error of the ring's sum?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+p, numbers = 8, 2**13
+signal = rng.normal(size=numbers)  # what the samples of all ranks agree on
+gradients = [(signal + rng.normal(size=numbers)).astype(np.float32) for _ in range(p)]
+exact = np.sum(gradients, axis=0, dtype=np.float64)
+sum_error, sum_sends = {}, {}
+for program in ("ring_sum", "one_shot"):
+    run = ringside.run(f"{program}.py:reduce_scatter", p, [(one, 32) for one in gradients])
+    sum_error[program] = np.sqrt(np.mean((np.concatenate(run.values) - exact) ** 2))
+    sum_sends[program] = run.timeline.bytes_matrix.sum(axis=1)[0]
+    print(f"{program}: {sum_sends[program]:,} bytes, error {sum_error[program]:.4f}")
+reveal("08/low-sum", sum_error["ring_sum"] / sum_error["one_shot"])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The ring's error is 3.2 times as large, for the same bytes. The reason is in your program: at hop $j$ it
+# rounds a sum of $j$ gradients, whose scale is up to $j$ times as large. If all $p$ gradients agree, the
+# errors add up to $1 + 2 + \dots + (p-1)$ roundings of one gradient. The all-to-all makes $p$ of them. So
+# the ring's bound is $(p-1)/2$ times as large, 3.5 here.
+#
+# So send in 8 bits if you like, and **sum in 32**. ZeRO++ (2023) replaced the reduce-scatter by such an
+# all-to-all, because it keeps the accuracy [15].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert sum_sends["ring_sum"] == sum_sends["one_shot"] == 7 / 8 * numbers * 9 / 8
+assert round(sum_error["ring_sum"] / sum_error["one_shot"], 1) == 3.2 and (p - 1) / 2 == 3.5
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **A scale is a collective.** One scale for a tensor is the maximum over *all* its numbers. If FSDP has
+# sharded the tensor (lecture 7), you need an all-reduce with `MAX` before you can encode anything. It
+# carries a single number. The course's GPT has 96 weight matrices.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/one-scale-each",
+    "On 32 GPUs of zaratan: 96 all-reduces of one number, or one all-reduce of 96 numbers. "
+    "How many times as long do the 96 take?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile maxima.py
+import numpy as np
+from mpi4py import MPI
+
+
+def in_calls(comm, maxima, num_calls):
+    for some in np.split(maxima, num_calls):
+        comm.Allreduce(some.copy(), np.empty_like(some), op=MPI.MAX)
+
+
+# %% slideshow={"slide_type": "fragment"}
+maxima, scales_ms = np.ones(4 * 24, np.float32), {}  # four matrices in each of 24 layers
+for num_calls in (96, 1):
+    run = ringside.run("maxima.py:in_calls", 32, (maxima, num_calls), machine="zaratan")
+    scales_ms[num_calls] = 1e3 * run.makespan_s
+    print(f"{num_calls:2} calls: {scales_ms[num_calls]:.2f} ms")
+reveal("08/one-scale-each", scales_ms[96] / scales_ms[1])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# They take 95 times as long, 6.7 ms a step, and all of it is latency. TorchTitan had a flag for this in
+# 2025: it computes all maxima first and sends them in one all-reduce [16]. The scale of a *block* needs
+# no message at all, because a block lies on one rank.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(scales_ms[96] / scales_ms[1]) == 95 and round(scales_ms[96], 1) == 6.7
+assert len(maxima) == 96 == 4 * SIZES["num_layers"]
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **What it does to FSDP.** FSDP gathers each weight in the forward pass, gathers it again in the backward
+# pass, and reduce-scatters its gradient. Count bytes a parameter, without the scales:
+#
+# | computed in | gathers | gradients | bytes a parameter |
+# |---|---|---|---|
+# | bf16 | 2 + 2 | 2 | 6 |
+# | FP8, gathered in FP8 | 1 + 1 | 2 | 4 |
+# | bf16, gradients in FP32 | 2 + 2 | 4 | 8 |
+# | FP8, gathered in FP8, gradients in FP32 | 1 + 1 | 4 | 6 |
+#
+# How many tokens must a GPU have, so that the messages hide? That was the tokens-per-GPU bound of lectures
+# 5 and 7. A token takes $2\Psi/F$ seconds in the forward pass, and $6\Psi/F$ in the backward pass with
+# recomputation. Double $F$, and try both ways to send.
+
+# %% slideshow={"slide_type": "fragment"}
+from ringside.course.lectures.ledger import REACHED_FLOP_PER_S
+
+
+def tokens_to_hide(flop_per_s, gather_bytes, gradient_bytes=2, p=32, bytes_per_s=12.5e9):
+    """Tokens a GPU from which FSDP hides its messages: forward, backward (with recomputation)."""
+    wire = (p - 1) / p * flop_per_s / bytes_per_s
+    return gather_bytes * wire / 2, (gather_bytes + gradient_bytes) * wire / 6
+
+
+to_hide = {}
+for name, speed, gather_bytes in (("bf16", 1, 2), ("FP8, sent as bf16", 2, 2), ("FP8", 2, 1)):
+    to_hide[name] = tokens_to_hide(speed * REACHED_FLOP_PER_S, gather_bytes)
+    forward, backward = map(int, to_hide[name])
+    print(f"{name:18} forward {forward:6,} tokens, backward {backward:6,}")
+fast_limits = {w: 1 + 9 / w * 4096 / (2 * 140e12 / 100e9) for w in (2, 1)}
+print(
+    "TP degree at twice the rate: {:.1f} sent as bf16, {:.1f} as FP8".format(*fast_limits.values())
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Products twice as fast need twice the tokens, unless you send half as many bytes. With FP8 gathers the
+# forward pass needs no more tokens than before. The TP-degree bound of section 7 behaves alike: at twice
+# the rate it falls from 14 ranks to 7, and FP8 messages bring it back.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [int(one) for one in to_hide["bf16"]] == [10_617, 7_078]  # as in lecture 7
+assert np.allclose(to_hide["FP8, sent as bf16"], 2 * np.array(to_hide["bf16"]))
+assert to_hide["FP8"][0] == to_hide["bf16"][0]
+assert (
+    int(fast_limits[2]) == 7 and int(fast_limits[1]) == int(limits["bf16", "inside a node"]) == 14
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# **What systems do, in 2026.** Megatron-Core gathers parameters in FP8 if you ask for it [17]. TorchTitan's
+# MXFP8 computes in 8 bits and sends in 16 or more: "all distributed communication for MXFP8 training is
+# currently done in high precision" [12]. So you gain products, and no bytes. For NVFP4 TorchTitan advises
+# to leave about the last 15 % of the layers and the output layer in bf16 [18]. It measured Llama 3 with 8
+# billion parameters on 4 Blackwell GPUs, for 200 million tokens [18]:
+#
+# | | bf16 | MXFP8 | NVFP4 |
+# |---|---|---|---|
+# | tokens/s of a GPU | 21,919 | 28,084 | 30,040 |
+# | loss | 1.2738 | 1.2671 | 1.2715 |
+#
+# MXFP8 is 1.28 times as fast, not twice. Only the linear layers compute in 8 bits, and they have to encode
+# their activations and weights each time. The losses are about equal, after a short run.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+of_formats = titan["what"] == "formats"
+formats_tokens, formats_loss = titan["tokens_per_s"][of_formats], titan["loss"][of_formats]
+assert formats_tokens.tolist() == [21_919, 28_084, 30_040]
+assert formats_loss.tolist() == [1.2738, 1.2671, 1.2715]
+assert round(formats_tokens[1] / formats_tokens[0], 2) == 1.28
+assert (titan["million_tokens"][of_formats] == 200).all()
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers, section 10.** Let the class fill in a table before you show the code: weights,
+# activations, gradients, optimizer states; computed, sent, summed in what? The usual mistake is to halve
+# all messages as soon as the products are FP8. If time is short, leave out the scales' all-reduce. A good
+# question: "Can you add the codes of two ranks?" No: their blocks have different scales.
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 9. Where it breaks
+# ## 11. Where it breaks
 #
-# **What can hide.** The formulas count bytes and nothing else. But bytes can travel while a rank
-# computes. Nobody waits for the gradient of $W$ until the step ends. So an all-reduce of data
-# parallelism can run while the layers below are computed (assignment `a05_ddp`). A gather of model
-# parallelism stands *between* two products, and the second one can't start without it. Communication
-# for which a rank waits is called **exposed**. For example, if an all-reduce takes 5 ms and the rank
-# computes during 4 of them, then 1 ms is exposed.
+# **What can hide.** The formulas of sections 4 and 5 count bytes and nothing else. But bytes can travel
+# while a rank computes. Nobody waits for the gradient of $W$ until the step ends. So an all-reduce of data
+# parallelism can run while you compute the layers below (assignment `a05_ddp`). A gather of model
+# parallelism stands *between* two products. Section 9 hides it piece by piece; here we leave it whole.
+# Communication for which a rank waits is called **exposed**. For example, if an all-reduce takes 5 ms and
+# the rank computes during 4 of them, then 1 ms is exposed.
 #
-# At the crossover $B = d$ both kinds send the same bytes. Take four layers. Let the three products
-# of a layer together take as long as the layer's communication.
+# What does that do to the crossover? At $B = d$ both kinds send the same bytes. Take four layers. Let the
+# three products of a layer together take as long as the layer's communication.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1550,8 +2158,8 @@ reveal("08/hidden", model.makespan_s / data.makespan_s)
 # *Figure 8. Four layers with data parallelism. The all-reduces run while the backward pass goes on.
 # Only the end of the last one is exposed.*
 #
-# Both kinds send the same bytes, and model parallelism takes 1.36 times as long. So at equal bytes
-# prefer data parallelism. If you compare times instead of bytes, the crossover is at a smaller batch.
+# Both kinds send the same bytes, and model parallelism takes 1.36 times as long. So at equal bytes prefer
+# data parallelism. If you compare times instead of bytes, you find the crossover at a smaller batch.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert model.timeline.bytes_matrix.sum() == data.timeline.bytes_matrix.sum()
@@ -1588,11 +2196,11 @@ assert (torch_run.timeline.bytes_matrix == data.timeline.bytes_matrix).all()
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Memory** often decides before bytes do. Data parallelism keeps all weights, their gradients and
 # the state of the optimizer on every rank. Model parallelism, in the plain form, keeps the
-# activations of all samples on every rank. Lecture 9 shows what cutting between layers does to both.
+# activations of all samples on every rank. Lecture 9 shows what pipeline parallelism does to both.
 #
 # **Thin products.** A rank with $d/p$ columns multiplies thinner matrices. They run further below
-# the processor's peak. No count of bytes shows this. The published test in section 7 shows what it
-# costs.
+# the processor's peak. No count of bytes shows you this. The published test in section 7 shows what it
+# costs. Pieces, as in section 9, make products thinner still.
 #
 # **Whole numbers.** Heads, columns and samples come in whole numbers. 40 heads can't be shared
 # equally by 16 ranks.
@@ -1604,10 +2212,10 @@ assert (torch_run.timeline.bytes_matrix == data.timeline.bytes_matrix).all()
 # and not bit for bit.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 10. Summary
+# ## 12. Summary
 #
-# The lecture began with the 411 MB of gradients of fc6. How long do they take, next to a step? Let
-# the four GPUs of a `zaratan` node train VGG-16 with 256 pictures, in FP32.
+# You began with the 411 MB of gradients of fc6. How long do they take, next to a step? Let the four GPUs
+# of a `zaratan` node train VGG-16 with 256 images, in FP32.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile fc6_traffic.py
@@ -1640,11 +2248,10 @@ step_ms = 1e3 * 3 * 2 * (weights_of * pixels).sum() * 256 / 4 / 19.5e12
 print(f"the products of a step take {step_ms:.0f} ms on each GPU, at 19.5 TFLOP/s")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With data parallelism each rank sends 617 MB for the 411 MB of gradients of fc6, which takes 6.2 ms.
-# Cut by columns, fc6 sends 39 MB in 0.4 ms. The products of a step take 305 ms in FP32. So inside a
-# node, in FP32, the 411 MB are 2 % of a step, and they can hide behind the backward pass. Between
-# nodes a byte takes eight times as long, and tensor cores shorten the step. Then the same bytes
-# decide.
+# For the 411 MB of gradients of fc6 each rank sends 617 MB, which takes 6.2 ms. Column-parallel, fc6 sends
+# 39 MB in 0.4 ms. The products of a step take 305 ms in FP32. So inside a node, in FP32, your 411 MB are
+# 2 % of a step, and they can hide behind the backward pass. Between nodes a byte takes eight times as
+# long, and tensor cores shorten the step. Then the same bytes decide.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(2 * 3 / 4 * weight_MB) == 617 and round(2 * 3 / 4 * input_MB) == 39
@@ -1655,13 +2262,16 @@ assert round(step_ms) == 305 and round(fc6_ms["data"] / step_ms, 2) == 0.02
 # | | each rank has | each rank sends for a layer | it sends least when |
 # |---|---|---|---|
 # | data | all of $W$, $B/p$ samples | $2\frac{p-1}{p}\,d_\text{in} d_\text{out}$ | $B$ is above the crossover |
-# | columns, gathered | $d_\text{out}/p$ columns, all samples | $\frac{p-1}{p}\,B\,(d_\text{out} + d_\text{in})$ | $B$ is below it |
-# | columns, then rows | parts of both, all samples | $4\frac{p-1}{p}\,B\,d$ for two layers | the middle is wide |
+# | column-parallel, gathered | $d_\text{out}/p$ columns, all samples | $\frac{p-1}{p}\,B\,(d_\text{out} + d_\text{in})$ | $B$ is below it |
+# | column-, then row-parallel | shards of both, all samples | $4\frac{p-1}{p}\,B\,d$ for two layers | the middle is wide |
 # | grid $P_r \times P_c$ | $1/P_r$ of $W$, $B/P_c$ samples | both sums, each over fewer ranks | $P_r \approx \sqrt{p\,d/B}$ |
 #
-# The crossover is the harmonic mean of $d_\text{in}$ and $d_\text{out}$. The roofline of tensor
-# parallelism is $t - 1 \le \frac{9}{w}\cdot\frac{d}{F/R}$. Both follow from one rule: *a product that
-# sums over a cut dimension has to be summed over the ranks.*
+# The crossover is the harmonic mean of $d_\text{in}$ and $d_\text{out}$. The TP-degree bound is
+# $t - 1 \le \frac{9}{w}\cdot\frac{d}{F/R}$. Both follow from one rule: *a product that sums over a
+# sharded dimension has to be summed over the ranks.*
+#
+# Two things change the times, and not the rule. In $k$ pieces an all-gather and its product take
+# $\max(T_g, T_p) + \min(T_g, T_p)/k + k\tau$. In eight bits you may compute and send, but sum in 32.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Appendix: not taught
@@ -1669,12 +2279,12 @@ assert round(step_ms) == 305 and round(fc6_ms["data"] / step_ms, 2) == 0.02
 # For those who want to know more. Nothing that is taught needs it.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 11. AlexNet's two GPUs
+# ## 13. AlexNet's two GPUs
 #
 # AlexNet [3] won the ImageNet competition of 2012. It was trained on two graphics cards with 3 GB of
-# memory each. The paper puts half of the kernels, and half of the neurons, on each GPU. In our words
-# it cuts the columns. It also uses a trick: the GPUs talk only in some layers. The kernels of layers
-# 2, 4 and 5 see only the feature maps on their own GPU, while layer 3 and the fully connected layers
+# memory each. The paper puts half of the kernels, and half of the neurons, on each GPU. In the words of
+# today its layers are column-parallel. It also uses a trick: the GPUs talk only in some layers. The
+# kernels of layers 2, 4 and 5 see only the feature maps on their own GPU, while layer 3 and the fully connected layers
 # see all of them. So the *network* was changed to fit the machine. A convolution whose channels fall
 # into parts that don't see each other is now called a **grouped** convolution.
 
@@ -1700,7 +2310,7 @@ print(f"{parameters(2):,} parameters; without groups {parameters(1):,}")
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "08/alexnet",
-    "A step has 128 pictures. How many times less do AlexNet's two GPUs send than they would send "
+    "A step has 128 images. How many times less do AlexNet's two GPUs send than they would send "
     "with data parallelism?",
     unit="times",
 )
@@ -1718,12 +2328,12 @@ print(f"two halves {alexnet_MB:.0f} MB, data parallelism {data_MB:.0f} MB in eac
 reveal("08/alexnet", data_MB / alexnet_MB)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each GPU sends 31 MB instead of 244 MB, which is 7.9 times less. The network has 60,965,224
-# parameters. Without the groups it would have 62,378,344.
+# Each GPU sends 7.9 times less: 31 MB instead of 244 MB. You counted 60,965,224 parameters. Without the
+# groups it would be 62,378,344.
 #
-# Memory was the other reason for two GPUs. For each picture the layers produce about 1.5 million
-# numbers (lecture 2 counts them). Each of these numbers has a gradient, and each weight has a
-# gradient and a momentum.
+# Why two GPUs at all? The other reason was memory. For each image the layers produce about 1.5 million
+# numbers (lecture 2 counts them). Each of these has a gradient, and each weight has a gradient and a
+# momentum.
 
 # %% slideshow={"slide_type": "fragment"}
 activations_MB = 128 * 1_526_595 * 4e-6
@@ -1731,13 +2341,13 @@ needed_GB = (2 * activations_MB + 3 * data_MB) / 1000
 print(f"{activations_MB:.0f} MB of activations, {needed_GB:.1f} GB in all")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The activations take 782 MB, and all together takes 2.3 GB of the 3 GB. A convolution needs room to
-# work in as well.
+# The activations take 782 MB. With all the rest you need 2.3 GB of the 3 GB, and a convolution needs room
+# to work in as well.
 #
 # The paper compares its two-GPU network with a one-GPU network that has half as many kernels in each
 # convolutional layer. The two-GPU network has lower errors, by more than one percentage point, and
 # takes slightly less time to train [3]. Our model says nothing about errors. But it explains the
-# time: the early layers, which section 5 would never cut by columns, send nothing here, because
+# time: the early layers, which section 5 would never make column-parallel, send nothing here, because
 # layer 2 may not look at the other GPU.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1748,17 +2358,17 @@ assert round(activations_MB) == 782 and round(needed_GB, 1) == 2.3
 assert round(activations_MB / 128 / 4, 1) == 1.5
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 12. Mesh-TensorFlow: give the dimensions names
+# ## 14. Mesh-TensorFlow: give the dimensions names
 #
-# The rule of section 2 doesn't ask about "columns" and "rows". It asks which *dimension* is cut.
+# The rule of section 2 doesn't ask about "columns" and "rows". It asks which *dimension* is sharded.
 # Mesh-TensorFlow [7] made a language of this. Every dimension of every tensor has a name. The
 # processors form a mesh, and the axes of the mesh have names too. A **layout** says which dimension
-# is cut along which axis. For example, $\{\text{b}: \text{x}\}$ cuts the batch along the axis x.
+# is sharded along which axis. For example, $\{\text{b}: \text{x}\}$ shards the batch along the axis x.
 # Two rules make the language work:
 #
-# 1. Each processor computes with what it has. If a product sums over a dimension that is cut along
+# 1. Each processor computes with what it has. If a product sums over a dimension that is sharded along
 #    an axis, an all-reduce along that axis follows.
-# 2. No tensor may have two of its dimensions cut along the same axis.
+# 2. No tensor may have two of its dimensions sharded along the same axis.
 #
 # Here are the six products of the two layers of section 6, written as NumPy's `einsum` writes them.
 # The letters are `b` for tokens, `i` for inputs, `h` for hidden, and `o` for outputs. For example,
@@ -1818,8 +2428,8 @@ for name, layout in NAMES.items():
 assert not is_legal({"i": "all", "h": "all"})  # the first matrix has both
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# At $B = d$ data parallelism sends 16 units: the weights are $8d^2$, and an all-reduce counts twice.
-# The pair sends 4 units, as in section 6. The wrong order, first rows and then columns, sends 16.
+# At $B = d$ data parallelism sends 16 units: the weights are $8d^2$, and an all-reduce counts twice. The
+# pair sends 4 units, as in section 6. The wrong order, row-parallel first, sends 16.
 #
 # Now let a program try *every* layout on every two-dimensional mesh of 64 processors.
 
@@ -1854,12 +2464,12 @@ for B in (512, 4096, 2**17, 2**20):
     print(f"{'alone':>16}: pair {alone[B]['pair (Megatron)']:.2f}, data {alone[B]['data']:.2f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With a million tokens plain data parallelism is best. With 131,072 tokens the best layout has 16
-# groups of 4 ranks, and with 4096 tokens it has 4 groups of 16 ranks. In the last case the mixture
-# sends 2.3 times less than the pair alone. It is the layout that the introduction to Mesh-TensorFlow
-# recommends: the batch along one axis of the mesh, the hidden units along the other.
+# Which layout did your search find? With a million tokens it is plain data parallelism. With 131,072 tokens
+# it has 16 groups of 4 ranks, and with 4096 tokens 4 groups of 16 ranks. In the last case the combination
+# sends 2.3 times less than the pair alone. The introduction to Mesh-TensorFlow recommends this layout: the
+# batch along one axis of the mesh, the hidden units along the other.
 #
-# With 512 tokens the search finds something new. *Every matrix of weights is cut in both
+# With 512 tokens your search finds something new. *Every matrix of weights is sharded in both
 # directions*, into tiles, 4 by 16 of them. Each rank sends $0.21\,d^2$ elements instead of
 # $0.49\,d^2$ for the pair. A notation that is small enough to be searched can surprise you.
 #
@@ -1875,7 +2485,7 @@ assert round(found[512][0], 2) == 0.21
 assert round(alone[512]["pair (Megatron)"], 2) == 0.49
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. Both at once: the best grid
+# ## 15. Both at once: the best grid
 #
 # Arrange the ranks in a grid of $P_r \times P_c$. There are $P_c$ groups, and each of them gets
 # $B/P_c$ samples. The $P_r$ ranks of a group share the model. Each rank also sums the gradient of
@@ -1921,18 +2531,18 @@ print(f"best: {best} x {64 // best}, {grids[1] / grids[best]:.1f} times less tha
 reveal("08/best-grid", grids[1] / grids[best])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The grid of $8 \times 8$ sends 4.5 times less. In general the factor at the crossover is
+# Your best grid, $8 \times 8$, sends 4.5 times less. In general the factor at the crossover is
 #
 # $$\frac{n_\text{pure}}{n_\text{best}} = \frac{p - 1}{2(\sqrt p - 1)} = \frac{\sqrt p + 1}{2} .$$
 #
-# So the two pure kinds are at their worst, compared with the mixture, where they are equally good.
+# So the two pure kinds are at their worst, compared with the combination, where they are equally good.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert best == 8 and np.isclose(grids[1] / grids[8], 4.5) and grids[1] == grids[64]
 assert np.isclose((np.sqrt(64) + 1) / 2, 4.5)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the knobs.** In figure 6 every bar is a grid. Pure data parallelism is on the left, and pure
+# **Turn the knobs.** In figure 9 every bar is a grid. Pure data parallelism is on the left, and pure
 # model parallelism is on the right. Each bar has twice the $P_r$ of the bar before it.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -1975,11 +2585,11 @@ line = {batch: np.log2(np.sqrt(64 * 4096 / batch)) for batch in (4096, 8 * 4096)
 reveal("08/eight-times-the-batch", line[4096] - line[8 * 4096])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. Bytes that each rank sends for one layer, on every grid. The dotted line is at
+# *Figure 9. Bytes that each rank sends for one layer, on every grid. The dotted line is at
 # $\sqrt{pd/B}$.*
 #
-# A batch that is eight times larger moves the line by one and a half bars. Four times as many ranks
-# move it by one bar. If the line leaves the picture at one of the ends, a pure kind is best. Gholami
+# A batch that is eight times larger moves the line by one and a half bars. If you take four times as many
+# ranks, it moves by one bar. If the line leaves the figure at one of the ends, a pure kind is best. Gholami
 # and others proposed this grid [8]. They say in their abstract that the lowest cost is often reached
 # by neither pure kind.
 
@@ -2098,14 +2708,20 @@ show(figure, "Time of two layers' communication on 32 GPUs for six grids, laid o
 reveal("08/grid-by-time", f"{best[0]} x {p // best[0]}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 7. The communication of one step on six grids, for the two ways to lay a grid over nodes of
+# *Figure 10. The communication of one step on six grids, for the two ways to lay a grid over nodes of
 # four GPUs.*
 #
-# Each rank sends what the formula says, to the byte, and $8 \times 4$ sends least. But the shortest
-# time is 6.6 ms, for $16 \times 2$ with groups that fill whole nodes. The grid $8 \times 4$ takes 9.9
-# or 7.3 ms. What decides is the number of bytes that leave a *node*. They are 81 MB for
-# $16 \times 2$, and 123 or 88 MB for $8 \times 4$. You know this from lecture 3: count the bytes that
-# go through the narrowest port.
+# Each rank sends what the formula says, to the byte, and $8 \times 4$ sends least. Why isn't it fastest?
+# Look at what leaves a node:
+#
+# | grid | groups | time | bytes that leave a node |
+# |---|---|---|---|
+# | $16 \times 2$ | in nodes | 6.6 ms | 81 MB |
+# | $8 \times 4$ | across nodes | 7.3 ms | 88 MB |
+# | $8 \times 4$ | in nodes | 9.9 ms | 123 MB |
+#
+# The bytes that leave a *node* decide. You know this from lecture 3: count the bytes that go through the
+# narrowest port.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for P_r in sent_MB:
@@ -2119,10 +2735,10 @@ grids_and_ways = ((8, True), (8, False), (16, True))
 assert [round(leaving_MB[each]) for each in grids_and_ways] == [123, 88, 81]
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# People often say that the ranks of a model belong into one node. Here $4 \times 8$ with groups in
-# nodes is among the slowest, at 18.9 ms. With 2048 samples the *weights* are the heavy part, and four
-# rings of gradients squeeze through each network card. Large models are trained with more tokens than
-# that. Run the same grid with 64 times as many.
+# Do the ranks of a model belong into one node, as you often hear? Here $4 \times 8$ with groups in nodes
+# is among the slowest, at 18.9 ms. With 2048 samples the *weights* are the heavy part, and four rings of
+# gradients squeeze through each network card. Large models are trained with more tokens than that. Run the
+# same grid with 64 times as many.
 
 # %% slideshow={"slide_type": "fragment"}
 many = {}
@@ -2133,16 +2749,16 @@ session.close()
 print(f"{64 * B:,} tokens on 4x8: in nodes {many[True]:.0f} ms, across {many[False]:.0f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With 131,072 tokens it takes 25 ms with groups in nodes and 198 ms with groups across nodes. Now the
-# usual advice is right. It is advice for large batches.
+# With 131,072 tokens you need 25 ms with groups in nodes, and 198 ms with groups across nodes. Now the usual
+# advice is right. It is advice for large batches.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(times_ms[4, True], 1) == 18.9  # with 2048 samples
 assert 64 * B == 131_072 and round(many[True]) == 25 and round(many[False]) == 198
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 12 and 13.** Section 12 can be read at home. In section 13
-# the formula is easy and the lesson is figure 7: the grid that sends the fewest bytes isn't the
+# **For teachers, sections 14 and 15.** Section 14 can be read at home. In section 15
+# the formula is easy and the lesson is figure 10: the grid that sends the fewest bytes isn't the
 # fastest. Let the class mark on a drawing of two nodes which rings cross the network card.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -2151,12 +2767,12 @@ assert 64 * B == 131_072 and round(many[True]) == 25 and round(many[False]) == 1
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. Two puzzles
+# ## 16. Two puzzles
 #
 # Each puzzle is a program that works and misses a target. Change the program until it meets the
 # target. The cell below it tells you at once. Ten minutes each are about right.
 #
-# **Puzzle 1: layer norm of cut columns.** Each rank has $d/p$ columns of $H$. Layer norm subtracts
+# **Puzzle 1: layer norm of sharded columns.** Each rank has $d/p$ columns of $H$. Layer norm subtracts
 # the mean of a whole row, and divides by its standard deviation. This program gathers all columns to
 # find them. Each rank may send at most 768 bytes.
 
@@ -2224,7 +2840,7 @@ def layer_norm(comm, H_r):
 Path("normed_solved.py").write_text(SOLUTION)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 2: nobody waits for dW.** This is the backward pass of a layer whose columns are cut. Its
+# **Puzzle 2: nobody waits for dW.** This is the backward pass of a column-parallel layer. Its
 # two products take 1 ms each, and the all-reduce takes 1 ms as well. So the program takes 3 ms. Bring
 # it to at most 2.1 ms, and leave the results as they are.
 
@@ -2308,12 +2924,12 @@ solved = puzzle("backward_solved.py:backward", p, pieces, **hiding_puzzle, draw=
 assert solved.solved and solved.time_us / 1e3 < 2.1 and norm_puzzle["at_most_bytes"] == 768
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Puzzle 1 works well in pairs, after section 4; puzzle 2 after section 9. In
+# **For teachers.** Puzzle 1 works well in pairs, after section 4; puzzle 2 after section 11. In
 # puzzle 1 many first sum the means of the parts. That is right for the mean, and wrong for the
 # variance: the variance of a row isn't the mean of the variances of its parts.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 15. Five questions
+# ## 17. Five questions
 #
 # Try each question before you open its answer. The cell below each answer checks it.
 #
@@ -2339,8 +2955,8 @@ assert round(model_MB, 1) == 26.9 and round(data_MB, 1) == 29.4
 assert round(d_in * d_out / 1e6, 1) == 4.2 and round(3 * B * d_out / 1e6, 1) == 18.4
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 2.** A colleague cuts the MLP $d \to 4d \to d$ the other way round. The first matrix is
-# cut by rows and the second by columns. GELU and the next block get whole matrices on all ranks. How
+# **Question 2.** A colleague shards the MLP $d \to 4d \to d$ the other way round. The first layer is
+# row-parallel and the second column-parallel. GELU and the next block get whole matrices on all ranks. How
 # many elements does the *forward* pass send? How many times more than Megatron's order is that?
 #
 # <details><summary>Answer</summary>
@@ -2358,11 +2974,11 @@ import numpy as np
 from pair import gelu
 
 
-def mlp(comm, X_r, A_r, B_r):
+def mlp(comm, X_r, A_r, C_r):
     summand = X_r @ A_r
     hidden = np.empty_like(summand)
     comm.Allreduce(summand, hidden)
-    Y_r = gelu(hidden) @ B_r
+    Y_r = gelu(hidden) @ C_r
     comm.Allgather(Y_r, np.empty((comm.size, *Y_r.shape)))
 
 
@@ -2419,7 +3035,7 @@ assert not torch.allclose(summands[0], summands[1])
 # $P_r^* = \sqrt{64 \cdot 8192 / 2048} = 16$, so it is the grid $16 \times 4$. Since $B$ is a quarter
 # of $d$, pure model parallelism is the better pure kind. The grid sends 2.3 times less. But groups of
 # 16 ranks span four nodes. Find out what leaves each node, with groups in nodes and across nodes, as
-# in section 13, and what can be hidden.
+# in section 15, and what can be hidden.
 #
 # </details>
 
@@ -2430,14 +3046,14 @@ assert totals[64] < totals[1] and round(totals[64] / totals[16], 1) == 2.3
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** The last layer of a language model turns each token into 51,200 scores, one for each
-# word. Its columns are cut over 8 ranks. The loss of a token is $\log\sum_j e^{z_j} - z_y$, where $y$
-# is the right word. Do you gather the scores? For 8192 tokens and two-byte numbers, how many MB does
+# token of the vocabulary. Its columns are sharded over 8 ranks. The loss of a token is $\log\sum_j e^{z_j} - z_y$, where $y$
+# is the right token. Do you gather the scores? For 8192 tokens and two-byte numbers, how many MB does
 # each rank send if you do, and how many if you don't?
 #
 # <details><summary>Answer</summary>
 #
 # No. For each token you need three numbers: the largest score, the sum of exponentials and the score
-# of the right word. An all-reduce makes each of them from the ranks' parts. The gather sends
+# of the right token. An all-reduce makes each of them from the ranks' parts. The gather sends
 # $\frac78 \cdot 8192 \cdot 51200$ numbers, which are 734 MB. The three all-reduces send
 # $3 \cdot 2 \cdot \frac78 \cdot 8192$ numbers, which are 0.09 MB and 8533 times less. All ranks must
 # subtract the *global* largest score before they take exponentials. Otherwise the sums of different
@@ -2460,11 +3076,11 @@ exponentials = sum(np.exp(part - largest).sum() for part in scores)  # the secon
 assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and the third
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 16. Your turn
+# ## 18. Your turn
 #
 # The assignment `a08_tensor_parallel` asks for what this lecture left out: layers with biases and
 # with any number of columns, the backward pass of Megatron's pair, attention by heads, the loss over
-# a cut vocabulary, the operators $f$ and $g$ in PyTorch, and sequence parallelism. Its tests count
+# a sharded vocabulary, the operators $f$ and $g$ in PyTorch, and sequence parallelism. Its tests count
 # your bytes as this lecture did. No weight may travel.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
@@ -2489,6 +3105,26 @@ assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and th
 #    NeurIPS 2018. arXiv:1811.02084. The introduction is in github.com/tensorflow/mesh.
 # 8. A. Gholami, A. Azad, P. Jin, K. Keutzer, A. Buluç. Integrated model, batch, and domain
 #    parallelism in training neural networks. SPAA 2018. arXiv:1712.04432.
+# 9. PyTorch 2.13.0, `torch/distributed/_symmetric_memory/__init__.py`, as installed:
+#    `_pipelined_multi_all_gather_and_consume` and the operators that call it.
+# 10. PyTorch Symmetric Memory. docs.pytorch.org/docs/2.15/symmetric_memory.html, 24 August 2026; and
+#    docs.pytorch.org/docs/main/distributed/symmetric_memory.html, 15 October 2026.
+# 11. TorchTitan, `benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md`, commit b5bcd76, 21 August
+#    2026. github.com/pytorch/torchtitan
+# 12. TorchTitan, `torchtitan/components/quantization/mxfp8.md`, commit b5bcd76, 21 August 2026.
+#    github.com/pytorch/torchtitan
+# 13. NVIDIA Transformer Engine, user guide, MXFP8.
+#    nvidia.github.io/TransformerEngine/features/low_precision_training/mxfp8/mxfp8.html, 2026.
+# 14. NVIDIA cuTile, tutorial 11, Inference with NVFP4/MXFP8.
+#    nvidia.github.io/cuda-rust/cutile/latest/tutorials/11-nvfp4-inference.html, read November 2026.
+# 15. G. Wang, H. Qin, S. A. Jacobs, C. Holmes, S. Rajbhandari, O. Ruwase, F. Yan, L. Yang, Y. He.
+#    ZeRO++: extremely efficient collective communication for giant model training.
+#    arXiv:2306.10209, 2023. Abstract.
+# 16. TorchTitan, `docs/float8.md`, commit 8a9606f, 3 March 2025. github.com/pytorch/torchtitan
+# 17. Megatron-LM, `megatron/core/transformer/moe/README.md`, commit d98e8a6, 22 August 2026:
+#    `--fp8-param-gather`. github.com/NVIDIA/Megatron-LM
+# 18. TorchTitan, `torchtitan/components/quantization/nvfp4.md`, commit b5bcd76, 21 August 2026.
+#    github.com/pytorch/torchtitan
 #
 # Read next: section 3 of [4] for the pair and for attention; [8] for the grid with convolutions, where
-# cutting the picture comes in as a third kind of parallelism; and [7] for the notation.
+# sharding the image comes in as a third kind of parallelism; and [7] for the notation.
