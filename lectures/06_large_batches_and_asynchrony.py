@@ -153,7 +153,7 @@ assert round(1e-9 / fast.beta_s_per_byte, 1) == 12.5 and 32 / fast.ranks_per_nod
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Why 3.9 and not 5.1 minus 1.3?" (It is 3.8; the first layer's gradients aren't
-# there at the start of the backward pass, and `words` comes last.)
+# there at the start of the backward pass, and the token embedding comes last.)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=20
 # ## 2. What a larger batch buys
@@ -1360,7 +1360,7 @@ for name, period in (("BSP", 1), ("DiLoCo", 10)):
     for asleep in (None, 20):
         run = sites("everybody.py:train", period, asleep)
         shared[name, asleep] = goodput(run, 240)
-        print(f"{name:6}, {'one sleeps' if asleep else 'all awake'}: "
+        print(f"{name}, {'one sleeps' if asleep else 'all awake'}: "
               f"{1e3 * run.makespan_s:4.1f} ms, goodput {shared[name, asleep]:.0%}, "
               f"loss {loss_and_gradient(run.values[0], x, y)[0]:.2f}")  # fmt: skip
 reveal("06/asleep", 100 * shared["DiLoCo", 20])
