@@ -1455,11 +1455,12 @@ for asleep in (None, 20):
 reveal("06/quorum", 100 * shared["quorum", 20])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **91 %.** Three sites go on, and only the sleeper loses its ten steps. It takes no longer than
-# without a sleeper: you pay with samples, not with time. Without one the synchronizer is a little
-# slower than DiLoCo's ring, because all sites send to one rank (lecture 3). And the sleeper's
-# difference is stale when it comes, so section 4 applies to it. (Your sites wait for the answer of
-# the synchronizer. Those of the paper don't even do that, they communicate asynchronously.)
+# **91 %.** Three sites go on, and only the sleeper loses its ten steps. Your run takes no longer
+# than without a sleeper, so you pay with samples instead of time. Without a sleeper the
+# synchronizer is a little slower than DiLoCo's ring, because all sites send to one rank (lecture
+# 3). And the sleeper's difference is stale when it comes, so section 4 applies to it. (Your sites
+# wait for the answer of the synchronizer. Those of the paper don't even do that, they communicate
+# asynchronously.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(100 * shared["quorum", each]) for each in (None, 20)] == [95, 91]
@@ -1472,7 +1473,8 @@ assert losses[1] < losses[0] < 0.33
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["derivation"]
 # **How much does a failure cost?** Let $K$ sites fail $f$ times a day in all, while they work, and
 # let each failure cost the site a time $D$. A round takes $HT$ of work, with a time $T$ for a step.
-# If $\nu$ failures a day stop everybody, then a day of work takes $1 + \nu D$ days, and
+# Let $\nu$ be the number of failures that a site has to wait for in a day of work, its own and
+# those of others. Then a day of work takes $1 + \nu D$ days, and
 #
 # $$\text{goodput} = \frac{1}{1 + \nu D} .$$
 #
