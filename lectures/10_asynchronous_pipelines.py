@@ -38,7 +38,7 @@
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** [Lecture 9](09_pipeline_bubbles.ipynb): stages, schedules as lists of actions,
-# 1F1B. Section 5 of [lecture 6](06_large_batches_and_asynchrony.ipynb) treats stale gradients; you
+# 1F1B. Section 4 of [lecture 6](06_large_batches_and_asynchrony.ipynb) treats stale gradients; you
 # need its result in sections 4 and 6. From [lecture 3](03_allreduce.ipynb) you need the time of a
 # ring all-reduce.
 #
