@@ -559,8 +559,54 @@ print(best)
 # limits "swap all", although nothing is computed twice? Double the speed of the link. What becomes
 # of the layer that is computed again?
 
+# %% [markdown] known={"a07/lowbit": "it counts elements, bits and ranks"}
+# ## 8. Fewer bits (extra)
+#
+# Messages also shrink if their numbers do. To *quantise* a block of numbers means to write each one
+# as an integer of 8 or 4 bits, with one scale for the block. Each time you quantise a number, it is
+# off by up to half a step of its scale. So it matters how often a sum is quantised on its way.
+#
+# Eight ranks add up gradients whose numbers have one sign and about the same size. In one hop each
+# gradient is quantised once, and what arrives is added in float32. In a ring, each rank adds its
+# own gradient to a partial sum, and quantises that before it sends it on.
+
+# %% tags=["predict"]
+guess(
+    "a07/lowbit",
+    "How many times as large may the error become in the ring?",
+    unit="times",
+)
+
+# %%
+# {{module lowbit}}
+
+# %%
+# {{check lowbit}}
+
+
+# %%
+def read_back(x):
+    """Numbers as others see them: one rank gathers its own shard."""
+    return ringside.run("lowbit.py:all_gather", 1, [(x, 4, 128)]).values[0]
+
+
+x = np.random.default_rng(7).uniform(0.5, 1, (8, 1280)).astype("float32")
+partial = x[0]
+for gradient in x[1:]:
+    partial = gradient + read_back(partial)
+one_hop = sum(read_back(gradient) for gradient in x)
+for name, result in (("one hop", one_hop), ("ring", partial)):
+    off = np.abs(result - x.sum(axis=0))
+    print(f"{name}: at most {off.max():.2f} off, {off.mean():.3f} on average")
+reveal("a07/lowbit", sum(range(1, 8)) / 8)
+
 # %% [markdown]
-# ## 8. On a cluster
+# **Explain.** Why is the largest error that you see smaller than the bound, for both? One number of
+# a block is 100 times as large as the others: what becomes of these, with 4 bits, and what does a
+# smaller block cost? Why does `reduce_scatter` go first inside the node?
+
+# %% [markdown]
+# ## 9. On a cluster
 #
 # The same `zero1.py`, unchanged, on real nodes: `measured_step` is one step with n parameters. In a
 # terminal, in this folder, on one rank and on several:

@@ -221,3 +221,17 @@ def test_letting_the_last_layer_go_never_pays_and_the_reference_is_near_the_shor
             plans = itertools.product(CHOICES, repeat=count)
             best_s = min(makespan_s(layers, plan, capacity, host) for plan in plans)
             assert case.shortest_s == pytest.approx(best_s, rel=1e-12)
+
+
+# -- lowbit ----------------------------------------------------------------------------------------
+
+
+def test_codes_and_bytes_are_those_that_the_docstrings_show(session, cases):
+    x = np.array([0.5, -2.54, 1.0, 0.3, 90, -127, 3.2], "float32")
+    read = session.call("lowbit:all_gather", 1, [(x, 8, 4)]).values[0]
+    scales = np.repeat([0.02, 1], [4, 3])
+    np.testing.assert_allclose(read / scales, [25, -127, 50, 15, 90, -127, 3], rtol=1e-6)
+    gathered = called(session, cases["Gathered"](4, 250, 4, 128))
+    assert gathered.sent_bytes() == [399] * 4
+    scattered = called(session, cases["Scattered"](4, 1000, 4, 128))
+    assert np.asarray(scattered.bytes_matrix())[0].tolist() == [0, 266, 133, 0]

@@ -3,6 +3,7 @@
 import itertools
 
 from checks import test_hsdp_torch as hsdp
+from checks import test_lowbit as lowbit
 from checks import test_memory as memory
 from checks import test_offload as offload
 from checks import test_partition as partition
@@ -30,6 +31,7 @@ from checks.cases import (
     Views,
     layout,
 )
+from checks.cases_lowbit import Gathered, Scattered
 from checks.cases_torch import Alone, Gather, Levels, OneByOne, Refused, StepOf, Synchronise, Train
 
 from ringside.checking.suite import group, hidden, oracle
@@ -612,4 +614,65 @@ hidden(
 hidden(
     offload.test_time_of_long_models,
     lambda rng: [drawn(rng, n, host) for n, host in ((9, 0.4), (14, 0.8), (19, 0.4), (24, 0.4))],
+)
+
+# -- lowbit ----------------------------------------------------------------------------------------
+
+hidden(lowbit.test_codes_travel, *lowbit.both([Gathered(4, 640)], [Scattered(4, 2560)]))
+hidden(lowbit.test_all_gather, Gathered(4), Gathered(5, 96, 4, 32), Gathered(2, 4000, 4, 128))
+hidden(lowbit.test_all_ranks_have_the_same_bits, Gathered(4, 64), Gathered(3, bits=4))
+hidden(
+    lowbit.test_reduce_scatter,
+    group(
+        lowbit.LEVELS, Scattered(6, 288, per_node=3), Scattered(6, 192, 4),
+        Scattered(8, 4096, 4, 128, per_node=4), weight=3,
+    ),
+    group(lowbit.LEVEL, Scattered(5, 240, per_node=5), Scattered(4, 256, 4, per_node=1)),
+)  # fmt: skip
+hidden(
+    lowbit.test_each_block_has_a_scale,
+    *lowbit.both(
+        [Gathered(3, 96, 4, kind="uneven")],
+        [Scattered(6, 576, kind="uneven"), Scattered(4, 192, 4, kind="uneven", per_node=4)],
+    ),
+)
+hidden(
+    lowbit.test_any_length,
+    *lowbit.both(
+        [*(Gathered(3, n, 4, 8) for n in (0, 1, 7, 21)), Gathered(2, 5)],
+        [Scattered(p, n, 4, 8) for p, n in ((4, 0), (4, 2), (6, 37), (4, 83))],
+    ),
+)
+hidden(
+    lowbit.test_zeros_nan_and_infinities,
+    group(lowbit.ZEROS, Gathered(3, 40, 4, kind="zeros"), Scattered(4, 160, kind="zeros")),
+    group(lowbit.SPECIAL, Gathered(4, 50, 4, kind="special"), Scattered(4, 200, kind="special")),
+)
+hidden(
+    lowbit.test_error_of_a_sum_grows_as_in_two_hops,
+    Scattered(10, 10 * 500, 4, kind="alike", per_node=10),
+)
+hidden(lowbit.test_real_mpi, Gathered(3, 22, 4), Scattered(4, 64))
+hidden(
+    lowbit.test_bytes_on_each_level,
+    *lowbit.both(
+        [Gathered(2, 34, 4), Gathered(5, 100), Gathered(12), Gathered(18), Gathered(4, 50_000, 4)],
+        [
+            *(Scattered(p, 64 * p, per_node=g) for p, g in ((3, 3), (5, 1), (12, 4), (18, 3))),
+            *(Scattered(4, n, 4, 64) for n in (400, 100_000)),
+        ],
+    ),
+)
+hidden(lowbit.test_given_communicator_is_used, Gathered(4), Scattered(6, 96, per_node=3))
+hidden(
+    lowbit.test_messages_may_wait_and_come_in_any_order,
+    *lowbit.both([Gathered(5)], [Scattered(6, 96, per_node=3)]),
+)
+hidden(
+    lowbit.test_inputs_stay_and_a_second_call_is_right, Gathered(4), Scattered(6, 96, per_node=3)
+)
+hidden(
+    lowbit.test_time,
+    Gathered(12, 20_000, machine="long wire"),
+    Scattered(16, 160_000, machine=lowbit.NODES, per_node=4),
 )
