@@ -231,9 +231,9 @@ class Timeline:
             message, time = held, start
 
     def _repr_html_(self) -> str:
-        from ringside.draw import timeline_svg
+        from ringside.draw import live_html
 
-        return timeline_svg(self)
+        return live_html(self)
 
     def __repr__(self) -> str:
         from ringside.units import format_count
