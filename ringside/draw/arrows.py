@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ringside.draw.layout import Layout
@@ -110,19 +111,24 @@ def messages(
 
 
 def path_in_words(timeline: Drawable, unit: tuple[float, str]) -> str:
-    """The critical path as lines: what it is made of, then its steps, first to last."""
+    """The critical path as lines: what it is made of, then its steps, those alike in one line."""
     path = timeline.critical_path
     seconds = {
         kind: sum(span.end_s - span.start_s for span in path if span.kind == kind) for kind in KINDS
     }
     parts = " + ".join(f"{format_time(s, unit)} {kind}" for kind, s in seconds.items() if s)
     lines = [f"critical path, {format_count(len(path), 'step')}: {parts}"]
-    for number, span in enumerate(path[:MOST_STEPS], 1):
-        words = (f"rank {span.rank}", span.label, span.site)
-        when = format_interval(span.start_s, span.end_s, unit)
-        lines.append(f"{number}. {' · '.join(filter(None, words))}, {when}")
-    if len(path) > MOST_STEPS:
-        lines.append(f"and {format_count(len(path) - MOST_STEPS, 'more step')}")
+    alike = [
+        list(steps)
+        for _, steps in groupby(enumerate(path, 1), lambda step: (step[1].rank, step[1].label))
+    ]
+    for steps in alike[:MOST_STEPS]:
+        (first, span), (last, end) = steps[0], steps[-1]
+        numbers = f"{first}." if first == last else f"{first} to {last}."
+        words = " · ".join(filter(None, (f"rank {span.rank}", span.label, span.site)))
+        lines.append(f"{numbers} {words}, {format_interval(span.start_s, end.end_s, unit)}")
+    if rest := sum(len(steps) for steps in alike[MOST_STEPS:]):
+        lines.append(f"and {format_count(rest, 'more step')}")
     return "\n".join(lines)
 
 
