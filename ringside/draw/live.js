@@ -103,10 +103,13 @@
     function tell(one, x, y) { // what lies at a place
       tip.replaceChildren();
       if (!said.has(one)) return;
+      const frame = (svg.parentElement ?? svg).getBoundingClientRect(), {a, e} = svg.getScreenCTM();
+      const first = Math.max(0, (frame.left - e) / a), last = Math.min(width, (frame.right - e) / a);
+      const lines = said.get(one).split(last - first < 500 ? /\n| · / : "\n"); // on a phone: short ones
       const box = add(tip, "rect", {class: "rs-paper rs-muted-line", rx: 4}), words = add(tip, "g");
-      said.get(one).split("\n").forEach((line, k) => add(words, "text", {...INK, x: 8, y: 17 + 16 * k}, line));
+      lines.forEach((line, k) => add(words, "text", {...INK, x: 8, y: 17 + 16 * k}, line));
       const wide = words.getBBox().width + 16, high = words.getBBox().height + 12;
-      const beside = Math.max(4, Math.min(x + 10, width - wide - 4));
+      const beside = Math.max(first + 4, Math.min(x + 10, last - wide - 4));
       set(box, {width: wide, height: high});
       set(tip, {transform: `translate(${beside} ${y + 16 + high > height ? Math.max(2, y - high - 8) : y + 16})`});
     }

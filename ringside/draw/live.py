@@ -32,9 +32,14 @@ def script_tag() -> str:
     return f"<script>{script()}</script>"
 
 
+def with_script(html: str) -> str:
+    """HTML, with the script behind it if a timeline is in it."""
+    return html + script_tag() if 'class="rs-axis"' in html else html
+
+
 def live_html(timeline: Drawable) -> str:
     """A timeline for notebooks."""
-    return timeline_svg(timeline) + script_tag()
+    return with_script(timeline_svg(timeline))
 
 
 def live_svg(timeline: Drawable) -> str:
