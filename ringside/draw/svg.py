@@ -7,6 +7,7 @@
             0      20      40      60      80 µs
 
 It carries its own background, style and hover text, and needs no script, font or file beside it.
+`ringside.draw.live` puts a script behind it, for which what lies on the time axis is in `rs-time`.
 """
 
 from __future__ import annotations
