@@ -584,7 +584,7 @@ def test_a_run_on_the_network_shows_the_students_line(tmp_path):
     )
     args = [(np.arange(1000.0),)] * 4
     result = ringside.run(tmp_path / "exchange.py:swap", world_size=4, args=args)
-    hovers = titles(parse(result.timeline._repr_html_()))
+    hovers = titles(parse(draw.timeline_svg(result.timeline)))
     bars = [text for text in hovers if text.startswith("rank") and "exchange.py:5" in text]
     assert len(bars) == 4
     assert "communication, 0.00 to 9.00 µs (9 µs long)" in bars[0]
