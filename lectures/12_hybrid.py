@@ -239,8 +239,7 @@ for axis, panel in zip(ORDER, panels):
         x, y = rank % 4 * 1.1 + rank % 4 // 2 * 0.5, -(rank // 4)
         letter, hue, ink = styles[min(groups[rank][axis])]
         panel.scatter(x, y, 1000, hue, marker="s", linewidths=0)
-        panel.text(x, y + 0.09, rank, ha="center", va="center", fontsize=11, color=ink)
-        panel.text(x, y - 0.16, letter, ha="center", va="center", fontsize=9, color=ink)
+        panel.text(x, y, f"{rank}\n{letter}", ha="center", va="center", color=ink)
     panel.set(title=f"{axis} groups", xlim=(-0.7, 4.6), ylim=(-2.6, 0.6))
     panel.set_yticks([0, -1, -2], ["stage 0", "stage 1", "stage 2"] if axis == "tensor" else [])
     panel.set_xticks([0.55, 3.25], ["replica 0", "replica 1"])
