@@ -67,6 +67,7 @@ import ringside
 from ringside import Machine, guess, reveal
 from ringside.course.lectures import Knob, course_machine, explore, ledger, puzzle, show, table
 from ringside.course.lectures.ledger import FILE, read
+from ringside.draw.palette import group_styles
 from ringside.scale.hybrid_cost import Config, Model, axis_link, cost, memory_bytes, why_illegal
 
 DATA = Path.cwd() / "data"  # beside this notebook
@@ -231,14 +232,14 @@ print("rank 7:", groups[7])
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, panels = plt.subplots(1, 3, figsize=(9.6, 3), layout="constrained")
-HUES = {"tensor": TENSOR, "data": DATA_AXIS, "pipeline": PIPELINE}
 for axis, panel in zip(ORDER, panels):
+    firsts = sorted({min(each[axis]) for each in groups})  # one for each group
+    styles = dict(zip(firsts, group_styles(len(firsts))))
     for rank in range(12):
         x, y = rank % 4 * 1.1 + rank % 4 // 2 * 0.5, -(rank // 4)
-        firsts = sorted({min(each[axis]) for each in groups})  # one for each group
-        strength = 0.2 + 0.7 * firsts.index(min(groups[rank][axis])) / (len(firsts) - 1)
-        panel.scatter(x, y, 620, HUES[axis], marker="s", alpha=strength, linewidths=0)
-        panel.text(x, y, rank, ha="center", va="center", fontsize=10)
+        letter, hue, ink = styles[min(groups[rank][axis])]
+        panel.scatter(x, y, 1000, hue, marker="s", linewidths=0)
+        panel.text(x, y, f"{rank}\n{letter}", ha="center", va="center", color=ink)
     panel.set(title=f"{axis} groups", xlim=(-0.7, 4.6), ylim=(-2.6, 0.6))
     panel.set_yticks([0, -1, -2], ["stage 0", "stage 1", "stage 2"] if axis == "tensor" else [])
     panel.set_xticks([0.55, 3.25], ["replica 0", "replica 1"])
@@ -246,14 +247,14 @@ for axis, panel in zip(ORDER, panels):
     panel.spines[:].set_visible(False)
 show(figure, "The same twelve ranks three times, in three rows of four: each row is a stage, its left half "
      "replica 0, its right half replica 1. Tensor groups are pairs of neighbours, data groups pair rank r with r + 2, "
-     "pipeline groups are columns. Ranks of one group have one shade.")  # fmt: skip
+     "pipeline groups are columns. Ranks of one group have one letter and one colour.")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
 reveal("12/group-of-seven", ", ".join(map(str, groups[7]["pipeline"])))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. Twelve ranks as a grid of 2 tensor, 2 data and 3 pipeline coordinates. Ranks of the same
-# shade are a group. Every rank belongs to one group of each axis.*
+# letter and colour are a group. Every rank belongs to one group of each axis.*
 #
 # Rank 7 is in the pipeline group of 3, 7 and 11. You see it as a column: these ranks differ in their stage only, and the
 # stride of the pipeline axis is 4.

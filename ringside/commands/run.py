@@ -182,10 +182,10 @@ def _leave_files(asked: argparse.Namespace, result: Result) -> list[str]:
         perfetto.export(result.timeline, asked.perfetto)
         rows.append(f"timeline: {asked.perfetto} (open it at https://ui.perfetto.dev)")
     if asked.svg:
-        from ringside.draw import timeline_svg
+        from ringside.draw import live_svg
         from ringside.files import write_output
 
-        write_output(asked.svg, timeline_svg(result.timeline).encode())
+        write_output(asked.svg, live_svg(result.timeline).encode())
         rows.append(f"picture: {asked.svg} (open it in a browser)")
     if asked.simgrid:
         from ringside import output_folder

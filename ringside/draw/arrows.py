@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ringside.draw.layout import Layout
-from ringside.draw.page import num
-from ringside.draw.palette import LIGHT
-from ringside.units import bytes_in, format_interval
+from ringside.draw.page import fine, num
+from ringside.draw.palette import KINDS, LIGHT
+from ringside.units import bytes_in, format_count, format_interval, format_time
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MOST_RANKS_WITH_ARROWS = 16
 MOST_ARROWS = 500
 MOST_FAR_ARROWS = 60  # above the bars; more would hide them
+MOST_STEPS = 24  # of the critical path, in words
 MOST_FAINT_LINES = 12_000  # a line without hover text takes some 25 bytes
 
 
@@ -42,9 +44,9 @@ def _arrow(message: TimedMessage, layout: Layout, unit: tuple[float, str], base:
         f"{bytes_in(base, message.nbytes)}{carried}{site}\n"
         f"on the wire {format_interval(message.start_s, message.end_s, unit)}"
     )
-    line = f"M{num(x1)} {num(y1)}L{num(bx)} {num(by)}"
+    line = f"M{fine(x1)} {num(y1)}L{fine(bx)} {num(by)}"
     tip = (
-        f"M{num(x2)} {num(y2)}L{num(bx - half * uy)} {num(by + half * ux)}"
+        f"M{fine(x2)} {num(y2)}L{num(bx - half * uy)} {num(by + half * ux)}"
         f"L{num(bx + half * uy)} {num(by - half * ux)}z"
     )
     # The first path is wide and unseen: a pointer meets it more easily than the thin line.
@@ -108,18 +110,44 @@ def messages(
         )
 
 
-def critical_path(timeline: Drawable, layout: Layout) -> Iterable[str]:
+def path_in_words(timeline: Drawable, unit: tuple[float, str]) -> str:
+    """The critical path as lines: what it is made of, then its steps, those alike in one line."""
+    path = timeline.critical_path
+    seconds = {
+        kind: sum(span.end_s - span.start_s for span in path if span.kind == kind) for kind in KINDS
+    }
+    parts = " + ".join(f"{format_time(s, unit)} {kind}" for kind, s in seconds.items() if s)
+    lines = [f"critical path, {format_count(len(path), 'step')}: {parts}"]
+    alike = [
+        list(steps)
+        for _, steps in groupby(enumerate(path, 1), lambda step: (step[1].rank, step[1].label))
+    ]
+    for steps in alike[:MOST_STEPS]:
+        (first, span), (last, end) = steps[0], steps[-1]
+        numbers = f"{first}." if first == last else f"{first} to {last}."
+        words = " · ".join(filter(None, (f"rank {span.rank}", span.label, span.site)))
+        lines.append(f"{numbers} {words}, {format_interval(span.start_s, end.end_s, unit)}")
+    if rest := sum(len(steps) for steps in alike[MOST_STEPS:]):
+        lines.append(f"and {format_count(rest, 'more step')}")
+    return "\n".join(lines)
+
+
+def critical_path(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
     """A line along the lower edge of the bars that decide the makespan, on a clear halo."""
     points: list[str] = []
     for span in timeline.critical_path:
         if span.rank not in layout.rows:
             continue
         y = num(layout.y(span.rank) + layout.bar - 1)
-        start = f"{num(layout.x(span.start_s))} {y}"
-        points.append(f"{'L' if points else 'M'}{start}H{num(layout.x(span.end_s))}")
+        start = f"{fine(layout.x(span.start_s))} {y}"
+        points.append(f"{'L' if points else 'M'}{start}H{fine(layout.x(span.end_s))}")
     if not points:
         return
     line = "".join(points)
+    yield (
+        f'<g class="rs-time rs-path">'
+        f"<desc>{escape(path_in_words(timeline, unit), quote=False)}</desc>"
+    )
     thick = 2.2 if layout.pitch >= 16 else 1.5
     for name, stroke, stroke_width in (
         ("paper", LIGHT.paper, thick + 2),
@@ -129,3 +157,4 @@ def critical_path(timeline: Drawable, layout: Layout) -> Iterable[str]:
             f'<path class="rs-{name}-line rs-quiet" d="{line}" fill="none" stroke="{stroke}" '
             f'stroke-width="{num(stroke_width)}" stroke-linejoin="round"/>'
         )
+    yield "</g>"

@@ -26,6 +26,11 @@ def num(value: float) -> str:
     return text[:-2] if text.endswith(".0") else text
 
 
+def fine(value: float) -> str:
+    """A coordinate on a time axis, to a hundredth of a pixel: a reader may zoom in."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
 def svg_style() -> str:
     """The `<style>` of the pictures, which every picture carries: they follow the page's theme.
 

@@ -122,3 +122,23 @@ def scheme_styles(names: Iterable[str]) -> dict[str, tuple[str, str]]:
             styles[name] = _SPARE[spare % len(_SPARE)]
             spare += 1
     return styles
+
+
+# Groups of ranks: Okabe and Ito's hues, vermilion a little lighter, so that words stand on each.
+_GROUPS = (
+    "#56b4e9", "#e69f00", "#009e73", "#f0e442", "#0072b2", "#cc79a7", "#e0703a", "#dfe3e8",
+)  # fmt: skip
+
+
+def group_styles(count: int) -> list[tuple[str, str, str]]:
+    """For each of `count` groups of ranks a letter, a hue, and the colour of words on it.
+
+    The hues of the first eight can be told apart with any common colour blindness; after them
+    hues come again, and letters tell.
+    """
+    letters = (chr(ord("A") + k % 26) + str(k // 26 or "") for k in range(count))
+    hues = (_GROUPS[k % len(_GROUPS)] for k in range(count))
+    return [
+        (letter, hue, "#ffffff" if hue == "#0072b2" else LIGHT.ink)
+        for letter, hue in zip(letters, hues, strict=True)
+    ]

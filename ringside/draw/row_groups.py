@@ -114,6 +114,7 @@ def shares_rows(timeline: Drawable, bins: Sequence[range], layout: Layout) -> It
         yield (
             f'<g class="rs-row" data-rank="{ranks[0]}">'
             f"<title>{escape(ranges(ranks), quote=False)} over the whole time\n{tooltip}</title>"
+            '<g class="rs-time">'
         )
         for column, name in enumerate(STACK):
             if not part[:, column].any():
@@ -124,7 +125,7 @@ def shares_rows(timeline: Drawable, bins: Sequence[range], layout: Layout) -> It
                 f'<path class="rs-{name}" fill="{getattr(LIGHT, name)}" '
                 f'd="{_area(layout.left, y + layout.bar, step, lower, upper)}"/>'
             )
-        yield "</g>"
+        yield "</g></g>"
 
 
 def _area(left: float, bottom: float, step: float, lower: np.ndarray, upper: np.ndarray) -> str:

@@ -10,7 +10,7 @@ from ringside.draw import blocks as cutting
 from ringside.draw.bar_colors import ROLES, Tone, short_words
 from ringside.draw.drawable import blocked_calls
 from ringside.draw.layout import SHARE_WIDTH, Layout
-from ringside.draw.page import num, shorten, text, text_width
+from ringside.draw.page import fine, num, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
 from ringside.draw.row_groups import STACK, role
 from ringside.units import format_time
@@ -57,8 +57,9 @@ def _bars(
         for block, tooltip in drawn:
             x, end = layout.x(block.start_s), layout.x(block.end_s)
             # The gap shows where a call ends; bars that stand for many calls have none.
-            wide = max(end - x - (gap if len(block.spans) == 1 and end - x > 2 else 0), 0.3)
-            path = f"M{num(x)} {num(y)}h{wide:.1f}v{num(layout.bar)}h-{wide:.1f}z"
+            apart = gap if len(block.spans) == 1 and end - x > 2 else 0
+            wide = max(end - x - apart, 0.3)
+            path = f"M{fine(x)} {num(y)}h{fine(wide)}v{num(layout.bar)}h-{fine(wide)}z"
             title = f"<title>{escape(tooltip, quote=False)}</title>"
             yield f'<path class="rs-bar" d="{path}">{title}</path>'
             label, size = _fitting(block.spans[0], wide) if len(block.spans) == 1 else ("", 0.0)
@@ -123,14 +124,16 @@ def rank_rows(
                 extra='text-anchor="end"',
             )
         tooltips = [cutting.hover_text(block, traffic, unit) for block in row]
+        yield '<g class="rs-time">'
         yield from _bars(row, layout, tooltips, words_on_bars)
         if rank in blocked:
             yield from _blocked_bar(rank, *blocked[rank], layout)
+        yield "</g>"
         yield from _share_bar(timeline, rank, layout)
         yield "</g>"
-    yield from above
+    yield from ('<g class="rs-time">', *above, "</g>")
     if words_on_bars:
-        yield '<g class="rs-quiet">' + "".join(words_on_bars) + "</g>"
+        yield '<g class="rs-time rs-words rs-quiet">' + "".join(words_on_bars) + "</g>"
 
 
 def _blocked_bar(rank: int, since_s: float, call: str, layout: Layout) -> Iterable[str]:

@@ -7,6 +7,7 @@
             0      20      40      60      80 µs
 
 It carries its own background, style and hover text, and needs no script, font or file beside it.
+`ringside.draw.live` puts a script behind it, for which what lies on the time axis is in `rs-time`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ringside.draw.bar_colors import Tone, all_tones
 from ringside.draw.brackets import LANE_HEIGHT, draw_brackets, lanes
 from ringside.draw.drawable import blocked_calls, time_label
 from ringside.draw.layout import SHARE_WIDTH, Layout, row_sizes
-from ringside.draw.page import fit_lines, num, open_svg, text, text_width
+from ringside.draw.page import fine, fit_lines, num, open_svg, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
 from ringside.draw.row_groups import (
     FEWEST,
@@ -85,15 +86,13 @@ def alt_text(timeline: Drawable, base: int = 1000) -> str:
 def _grid(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
     ticks = round_ticks(layout.until_s / unit[0], int((layout.right - layout.left) / 90))
     bottom = layout.bottom + 4
+    ends = (layout.left, layout.right, layout.edge, layout.top, bottom)
+    axis = " ".join((*map(fine, ends), f"{layout.until_s / unit[0]:.7g}"))
+    yield f'<g class="rs-axis" data-axis="{axis}">'
     lines = "".join(
         f"M{num(layout.x(tick * unit[0]))} {num(layout.top)}V{num(bottom)}" for tick in ticks
     )
     yield f'<path class="rs-grid-line rs-quiet" d="{lines}" stroke="{LIGHT.grid}"/>'
-    end = num(layout.x(timeline.makespan_s))
-    yield (
-        f'<path class="rs-muted-line rs-quiet" d="M{end} {num(layout.top)}V{num(bottom)}" '
-        f'stroke="{LIGHT.muted}" stroke-dasharray="3 3"/>'
-    )
     for tick in ticks:
         x = layout.x(tick * unit[0])
         yield text(
@@ -107,6 +106,16 @@ def _grid(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterab
         11,
         role="muted",
         extra='text-anchor="middle"',
+    )
+    yield "</g>"
+
+
+def _makespan_line(timeline: Drawable, layout: Layout) -> str:
+    """A dashed line where the run ends."""
+    end, top = fine(layout.x(timeline.makespan_s)), num(layout.top)
+    return (
+        f'<path class="rs-muted-line rs-quiet" d="M{end} {top}V{num(layout.bottom + 4)}" '
+        f'stroke="{LIGHT.muted}" stroke-dasharray="3 3"/>'
     )
 
 
@@ -278,10 +287,13 @@ def timeline_svg(timeline: Drawable, *, until_s: float = 0.0) -> str:
             open_svg(WIDTH, layout.bottom + 44, alt_text(timeline, base)),
             *head,
             *_grid(timeline, layout, unit),
+            '<g class="rs-time">',
+            _makespan_line(timeline, layout),
             *draw_brackets(over, layout),
             *(messages(timeline, layout, unit, base) if one_each else ()),
+            "</g>",
             *_all_rows(timeline, layout, unit, base, bins, one_each),
-            *(critical_path(timeline, layout) if one_each else ()),
+            *(critical_path(timeline, layout, unit) if one_each else ()),
             "</svg>",
         )
     )

@@ -167,19 +167,19 @@ class Timeline:
             return []
         rank = max(range(self.world_size), key=lambda r: (engine.threads[r].clock, -r))
         time = engine.threads[rank].clock
-        ends = [{s.end: s for s in t.spans if s.end > s.start} for t in engine.threads]
+        ends = [_by_end(thread.spans) for thread in engine.threads]
         path: list[Span] = []
         seen: set[tuple[int, int]] = set()  # messages that take no time lead round in circles
         while time > 0 and (rank, time) not in seen:
             seen.add((rank, time))
-            span = ends[rank].get(time)
+            span, index = ends[rank].get(time, (None, -1))
             if span is None:  # nothing ended here: follow what this rank did before
                 earlier = [end for end in ends[rank] if end < time]
                 if not earlier:
                     break
                 time = max(earlier)
                 continue
-            op = self.trace.ops[rank][span.op]
+            op = self.trace.ops[rank][index]
             formula = _last_formula(span)
             if formula is not None:
                 label, site, phase, item = self._describe(op.site)
@@ -231,9 +231,9 @@ class Timeline:
             message, time = held, start
 
     def _repr_html_(self) -> str:
-        from ringside.draw import timeline_svg
+        from ringside.draw import live_html
 
-        return timeline_svg(self)
+        return live_html(self)
 
     def __repr__(self) -> str:
         from ringside.units import format_count
@@ -283,6 +283,20 @@ def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:
                 for inner in request.collective.spans:
                     intervals += _message_intervals(inner)
     return sorted(intervals)
+
+
+def _by_end(spans: Sequence[Wait | Busy]) -> dict[int, tuple[Wait | Busy, int]]:
+    """End -> the stretch, among them each round of a collective, and its rank's operation."""
+    rounds = [
+        (inner, span.op)
+        for span in spans
+        if isinstance(span, Wait)
+        for request in span.requests
+        if request.collective is not None
+        for inner in request.collective.spans
+    ]
+    own = [(span, span.op) for span in spans]
+    return {s.end: (s, index) for s, index in rounds + own if s.end > s.start}
 
 
 def _last_formula(span: Wait | Busy) -> TimedRequest | None:

@@ -26,6 +26,7 @@ from ringside.checking.cases import Case
 from ringside.checking.real_calls import RealRun, rehearsed
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Share, Test, drawn
+from ringside.draw import timeline_svg
 from ringside.errors import DeadlineError
 from ringside.factors import Factors
 from ringside.scale.fake_ranks import TorchTrace
@@ -201,7 +202,7 @@ class Ranks:
         }
         self._record.counts.append(entry)
         if self._record.timeline_svg is None:
-            self._record.timeline_svg = result.timeline._repr_html_()
+            self._record.timeline_svg = timeline_svg(result.timeline)
 
 
 def _plain(value: Any) -> Any:

@@ -26,6 +26,7 @@ from ringside.course.lectures.executed_with import changed_data, has_record, not
 from ringside.course.lectures.lecture import Lecture, LectureError
 from ringside.course.predictions.ask import NOTES
 from ringside.course.predictions.in_notebook import revealed_in
+from ringside.draw.live import script_tag
 from ringside.files import write_atomically
 
 Notebook = Any  # nbformat ships no types
@@ -98,6 +99,7 @@ def execute(lecture: Lecture) -> Notebook:
         lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
         executed_with = record(lecture, reads)
     results = {one["reveal"]: one["value"] for one in map(json.loads, lines) if "reveal" in one}
+    keep_one_script(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = list(repeatable(cell.outputs))
@@ -105,6 +107,17 @@ def execute(lecture: Lecture) -> Notebook:
                 cell.metadata["revealed"] = here  # what the reader was asked to predict
     notebook.metadata = {**METADATA, "ringside": executed_with}  # no widgets' states
     return notebook
+
+
+def keep_one_script(notebook: Notebook) -> None:
+    """Keep the first of the scripts that make timelines live: one is enough for a page."""
+    tag, seen = script_tag(), False
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            page = output.get("data", {}).get("text/html", "")
+            if tag in page:
+                output["data"]["text/html"] = page.replace(tag, "") if seen else page
+                seen = True
 
 
 def failed_cell(notebook: Notebook) -> str:

@@ -20,6 +20,7 @@ from html import escape
 from typing import Any
 
 from ringside.course.lectures.exhibits import png
+from ringside.draw.live import with_script
 
 MOST_PICTURES = 48  # that a page carries
 
@@ -152,7 +153,7 @@ def sliders(draw: Callable[..., str], knobs: Mapping[str, Knob]) -> dict[str, An
         for name, knob in knobs.items()
     }
     live = ipywidgets.interactive(
-        lambda **setting: display(HTML(draw(**setting))),  # type: ignore[no-untyped-call]
+        lambda **setting: display(HTML(with_script(draw(**setting)))),  # type: ignore[no-untyped-call]
         **stops,
     )
     bundle: dict[str, Any] = live._repr_mimebundle_()
@@ -190,7 +191,7 @@ def page(knobs: Mapping[str, Knob], frames: Sequence[str], at: int) -> str:
         f"<div{'' if number == at else ' hidden'}>{HOVER.sub('', frame)}</div>"
         for number, frame in enumerate(frames)
     )
-    return (
+    return with_script(
         f'<div class="ringside-explore" oninput="{escape(CHOOSE)}">'
         f'<div style="display:flex;flex-wrap:wrap;gap:.3em 2em">{"".join(rows)}</div>'
         f"<div>{pictures}</div></div>"

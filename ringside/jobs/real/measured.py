@@ -77,9 +77,9 @@ class MeasuredTimeline:
         )
 
     def _repr_html_(self) -> str:
-        from ringside.draw import timeline_svg
+        from ringside.draw import live_html
 
-        return timeline_svg(self)
+        return live_html(self)
 
 
 def seconds_by_call(timeline: MeasuredTimeline | Timeline) -> dict[str, float]:

@@ -350,9 +350,9 @@ def leave_record(
 
 
 def _draw(timeline: MeasuredTimeline, path: Path) -> Path:
-    from ringside.draw import timeline_svg
+    from ringside.draw import live_svg
 
-    write_atomically(path, timeline_svg(timeline).encode())
+    write_atomically(path, live_svg(timeline).encode())
     return path
 
 

@@ -257,6 +257,18 @@ def test_a_cell_that_raises_is_named_and_nothing_is_written(tiny, capsys):
     assert not tiny.notebook.exists()
 
 
+def test_a_notebook_keeps_the_first_of_the_scripts_of_its_timelines(tiny):
+    tiny.source.write_text(
+        "# %%\nfrom IPython.display import HTML\n"
+        "from ringside.draw.live import with_script\n"
+        "one = HTML(with_script('<svg><g class=\"rs-axis\"></g></svg>'))\n"
+        "one\n\n# %%\none\n"
+    )
+    pages = [cell.outputs[0].data["text/html"] for cell in lectures.execute(tiny).cells]
+    assert [page.count("<script>") for page in pages] == [1, 0]
+    assert all(page.startswith("<svg>") for page in pages)
+
+
 def lacks(tiny, text, has_picture=True):
     """What a lecture of this text lacks, if the cell of its figure shows a picture."""
     tiny.source.write_text(text)

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -292,6 +292,40 @@ def contrast(a, b):
     return (max(a, b) + 0.05) / (min(a, b) + 0.05)
 
 
+# What people with protanopia, deuteranopia and tritanopia see (Machado et al. 2009, severity 1).
+BLINDNESS = {
+    "none": np.eye(3),
+    "protan": [[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.0520]],
+    "deutan": [[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]],
+    "tritan": [[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(colour, blindness):
+    """CIELAB of what is seen of a colour."""
+    light = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+    light = np.where(light <= 0.04045, light / 12.92, ((light + 0.055) / 1.055) ** 2.4)
+    seen = XYZ @ np.clip(np.array(BLINDNESS[blindness]) @ light, 0, 1)
+    x, y, z = np.cbrt(seen / XYZ.sum(axis=1))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+def test_eight_groups_of_ranks_can_be_told_apart(blindness):
+    letters, hues, inks = zip(*palette.group_styles(8), strict=True)
+    assert letters == tuple("ABCDEFGH")
+    for a, b in combinations(hues, 2):
+        assert np.linalg.norm(lab(a, blindness) - lab(b, blindness)) > 12, (a, b)
+    for hue, ink in zip(hues, inks, strict=True):
+        assert contrast(luminance(hue), luminance(ink)) > 4.5, hue
+
+
+def test_of_more_groups_each_has_its_letter():
+    letters = [letter for letter, _, _ in palette.group_styles(60)]
+    assert len(set(letters)) == 60 and letters[25:28] == ["Z", "A1", "B1"]
+
+
 def test_schemes_keep_their_colour_whatever_is_drawn_beside_them():
     alone = palette.scheme_styles(["ring"])
     both = palette.scheme_styles(["mine", "star", "ring", "yours"])
@@ -550,7 +584,7 @@ def test_a_run_on_the_network_shows_the_students_line(tmp_path):
     )
     args = [(np.arange(1000.0),)] * 4
     result = ringside.run(tmp_path / "exchange.py:swap", world_size=4, args=args)
-    hovers = titles(parse(result.timeline._repr_html_()))
+    hovers = titles(parse(draw.timeline_svg(result.timeline)))
     bars = [text for text in hovers if text.startswith("rank") and "exchange.py:5" in text]
     assert len(bars) == 4
     assert "communication, 0.00 to 9.00 µs (9 µs long)" in bars[0]

@@ -66,7 +66,8 @@ class Program:
         members = tuple(range(len(self.ops)))
         for rank in members:
             self._requests[rank] += 1
-            detail = (name, 0, root, members, sizes)
+            sequence = sum(op.kind == Kind.COLLECTIVE for op in self.ops[rank])
+            detail = (name, sequence, root, members, sizes)
             self.ops[rank].append(Op(Kind.COLLECTIVE, request=self._requests[rank], detail=detail))
             self.wait(rank, self._requests[rank])
 
@@ -273,6 +274,21 @@ def test_critical_path_explains_the_whole_makespan(p: int, textbook: Machine) ->
     path = timeline.critical_path
     assert path[0].start_s == pytest.approx(0)
     assert path[-1].end_s == pytest.approx(timeline.makespan_s)
+    for before, after in itertools.pairwise(path):
+        assert before.end_s == pytest.approx(after.start_s)
+
+
+@pytest.mark.parametrize("name", ["allreduce", "allgather", "bcast"])
+def test_critical_path_goes_through_the_rounds_of_collectives(name: str, textbook: Machine) -> None:
+    program = Program(4)
+    for straggler in (2, 1):
+        for rank in range(4):
+            program.compute(rank, 20e-6 if rank == straggler else 10e-6)
+        program.collective(name, (960,) * 4 if name == "allgather" else (960,))
+    timeline = replay(Trace(4, program.ops), textbook)
+    path = timeline.critical_path
+    assert sum(span.end_s - span.start_s for span in path) == pytest.approx(timeline.makespan_s)
+    assert (path[0].rank, path[0].kind) == (2, "compute")
     for before, after in itertools.pairwise(path):
         assert before.end_s == pytest.approx(after.start_s)
 
