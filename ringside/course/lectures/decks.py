@@ -34,7 +34,7 @@ from ringside.course.predictions.boxes import question_html
 from ringside.course.predictions.in_notebook import guessed_in, is_notes, prompt_of
 
 WORDS, LINES, COLUMNS, BESIDE, ROWS = 25, 12, 84, 58, 8  # of a slide, at most
-LARGE = 64  # columns of what a cell printed that fit in large letters
+LARGE = 64  # columns of a program, or of what it printed, that fit in large letters
 SLIDES = (22, 26)  # of a meeting of 70 minutes
 
 _BORROWED = re.compile(r"\{(figure|prompt|code|output) ([^{}]+)\}")
@@ -189,7 +189,8 @@ def _html(kind: str, name: str, notebook: Notebook) -> str:
     """
     if kind == "code":
         lines = _code(name, notebook)
-        return str(untyped("nbconvert.filters").Highlight2HTML()("\n".join(lines), "python"))
+        html = untyped("nbconvert.filters").Highlight2HTML()("\n".join(lines), "python")
+        return f"<div{_wide(lines)}>{html}</div>"
     if kind == "prompt":
         return question_html(prompt_of(_asking(name, notebook)))
     cell = _captioned(name, notebook) if kind == "figure" else _with_words(name, notebook)
@@ -211,8 +212,12 @@ def _shown(output: Any, and_printed: bool) -> str:
     if "text/html" in data:
         return str(data["text/html"])
     lines = _printed(output) if and_printed else []
-    kind = ' class="deck-wide"' if max(map(len, lines), default=0) > LARGE else ""
-    return f"<pre{kind}>{escape(chr(10).join(lines))}</pre>" if lines else ""
+    return f"<pre{_wide(lines)}>{escape(chr(10).join(lines))}</pre>" if lines else ""
+
+
+def _wide(lines: Sequence[str]) -> str:
+    """The attribute that asks for smaller letters where large ones don't fit."""
+    return ' class="deck-wide"' if max(map(len, lines), default=0) > LARGE else ""
 
 
 def _printed(output: Any) -> list[str]:

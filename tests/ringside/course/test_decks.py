@@ -117,6 +117,14 @@ def test_wide_output_gets_smaller_letters(
     assert len(found) == bool(fault) and fault in "".join(found)
 
 
+@pytest.mark.parametrize(("columns", "kind"), [(64, "<div>"), (65, '<div class="deck-wide">')])
+def test_a_wide_program_gets_smaller_letters(columns: int, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "07.md"
+    path.write_text('# Meeting 1\n\n## Halves\n{code a.py "x" 1}\nNote: ask\n', encoding="utf-8")
+    source = f"%%writefile a.py\n{'x' * columns}"
+    assert f"{kind}<div" in decks.cells(decks.read(path), notebook(source))[1].source
+
+
 def test_a_number_of_the_lecture_may_be_said(tmp_path: Path) -> None:
     assert faults("## It takes 10,617 tokens\nNote: ask", "10617 of them", tmp_path=tmp_path) == []
 
