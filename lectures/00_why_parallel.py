@@ -37,7 +37,8 @@
 # [glossary](../docs/glossary.md), each with an example in numbers.
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
-# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are
+# minutes.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers.** The half hour of this lecture shares a meeting with the beginning of lecture 1.
@@ -323,12 +324,12 @@ assert quoted["gpu_of_2009"] == 70 and quoted["parameters_of_2009"] / 1e6 == 100
 # $$T = \frac{(2 + 4)\, \Psi D}{F} = \frac{6\, \Psi D}{F}.$$
 #
 # This leaves out the *attention*, in which each layer compares every token with the other tokens of
-# its sequence. These products contain no weights. For $s$ tokens in a sequence and width $h$ they cost
-# $12 s h$ FLOPs for each token and layer, forward and backward. In our model that is 14 % more. We
-# leave it out to have a formula that you can remember.
+# its sequence. These products contain no weights. For $s$ tokens in a sequence and width $h$ they
+# cost $12 s h$ FLOPs for each token and layer, forward and backward. In our model that is 14 %
+# more. We leave it out to have a formula that you can remember.
 #
-# **Memory.** The optimizer *Adam* divides each gradient by its usual size, and keeps two running means
-# for this. Training with Adam in 16-bit numbers keeps for each parameter [12]:
+# **Memory.** The optimizer *Adam* divides each gradient by its usual size, and keeps two running
+# means for this. Training with Adam in 16-bit numbers keeps for each parameter [12]:
 #
 # | what | bytes |
 # |---|---:|
@@ -577,11 +578,11 @@ assert np.isclose(times_us[3], 24 + 42) and np.isclose(6 * 8000 / 8 * 4000 / 1e1
 #
 # $$T(p) = \frac{C}{p} + 2\,(p - 1)\left(\alpha + \frac{n}{p}\,\beta\right)$$
 #
-# The **latency** $\alpha$ is paid for each message, here 1 µs, and the time $\beta$ for each byte, here
-# 1 ns. When $p$ grows, the first term falls, and the second one rises without end. For large $p$ the
-# bytes cost nearly $2 n \beta$ whatever $p$ is. What changes with $p$ is then $C/p + 2p\alpha$. Its
-# derivative, $-C/p^2 + 2\alpha$, is zero at $p = \sqrt{C / 2\alpha}$, and near this number of ranks $T$
-# is smallest.
+# The **latency** $\alpha$ is paid for each message, here 1 µs, and the time $\beta$ for each byte,
+# here 1 ns. When $p$ grows, the first term falls, and the second one rises without end. For large
+# $p$ the bytes cost nearly $2 n \beta$ whatever $p$ is. What changes with $p$ is then $C/p +
+# 2p\alpha$. Its derivative, $-C/p^2 + 2\alpha$, is zero at $p = \sqrt{C / 2\alpha}$, and near this
+# number of ranks $T$ is smallest.
 
 # %% slideshow={"slide_type": "fragment"}
 alpha_us, beta_us_per_byte, nbytes = 1.0, 0.001, 4 * 4000
@@ -656,10 +657,10 @@ assert in_torch.values == runs[3].values == [8.0] * 8
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 6. What systems have reached
 #
-# Each of the following systems made one or more of the four cuts usable
-# [1] [12] [16] [17] [18] [19] [20] [21] [22] [23]. The figure shows the largest network that its authors
-# report, and on how many accelerators. Filled points were trained to a result. Open points were
-# run for a few steps, to measure speed. Crosses fit into memory, and no more is claimed.
+# Each of the following systems made one or more of the four cuts usable [1] [12] [16] [17] [18]
+# [19] [20] [21] [22] [23]. The figure shows the largest network that its authors report, and on how
+# many accelerators. Filled points were trained to a result. Open points were run for a few steps,
+# to measure speed. Crosses fit into memory, and no more is claimed.
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 systems = table(DATA / "frameworks.csv")
@@ -837,10 +838,10 @@ assert 1 / zaratan.beta_s_per_byte == 12.5e9
 # against its messages. And if a batch has $B$ samples, no more than $B$ ranks can share it.
 #
 # **Where GPUs don't help.** A GPU has thousands of cores but far fewer instruction streams. In
-# NVIDIA's *SIMT* model (single instruction, multiple threads), 32 threads form a **warp** and execute the same instruction in the same
-# tick. If they meet an `if` and disagree, the warp runs both branches, one after the other, and
-# each thread waits during one of them. Suppose that each thread tosses a coin at the `if`, and that
-# both branches take the same time.
+# NVIDIA's *SIMT* model (single instruction, multiple threads), 32 threads form a **warp** and
+# execute the same instruction in the same tick. If they meet an `if` and disagree, the warp runs
+# both branches, one after the other, and each thread waits during one of them. Suppose that each
+# thread tosses a coin at the `if`, and that both branches take the same time.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("00/warp", "What share of a thread's time is useful?", unit="%")
@@ -861,8 +862,8 @@ reveal("00/warp", 100 * useful)
 # **Sparse matrices** suffer from something else. Multiply a sparse matrix by a vector. For each
 # element that is not zero, the GPU reads 4 bytes of value and 4 bytes of column number, and does 2
 # operations. That is a quarter of an operation for each byte. An A100 could do 12.5 operations on
-# 32-bit numbers in the time in which it reads a byte, so it works at 2 % of its peak. A network with many zeros is smaller and needs fewer operations. It is not
-# automatically faster.
+# 32-bit numbers in the time in which it reads a byte, so it works at 2 % of its peak. A network
+# with many zeros is smaller and needs fewer operations. It is not automatically faster.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert useful == 0.5 and round(2**31 / 1e9) == 2  # 32 coins fall alike once in 2**31 tosses

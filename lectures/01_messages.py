@@ -48,7 +48,8 @@
 # | $\beta$ | what each byte costs: the *inverse* of the bandwidth | seconds per byte | 1 ns, that is 1 GB/s |
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
-# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are
+# minutes.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import json
@@ -455,9 +456,9 @@ assert np.isclose(in_torch.makespan_s, handover.makespan_s)
 assert in_torch.sent_bytes() == handover.sent_bytes() == [8000, 0]
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, section 6 (twenty minutes).** Ask first: "You send me a letter, and I look at my clock
-# when it comes. Can you tell how long it took?" The class finds that the clocks may differ, and
-# then that a reply solves it. Do the arithmetic of the fit on the board with two points. The
+# **For teachers, section 6 (twenty minutes).** Ask first: "You send me a letter, and I look at my
+# clock when it comes. Can you tell how long it took?" The class finds that the clocks may differ,
+# and then that a reply solves it. Do the arithmetic of the fit on the board with two points. The
 # assignment asks for a fit through all points, with relative errors, so don't do that here. The
 # last figure of the section is measured live, and it differs from the figure in print. Ask why.
 
@@ -583,12 +584,12 @@ show(figure, "Half a round trip against the size of the message, on logarithmic 
 # use in `ringside.run`.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 7 to 9 (three quarters of an hour).** Play the deadlock with two students who hold a
-# book each: "give yours to the other, and take the other's only when yours is gone". The eager
-# threshold is then a table on which a small book may be put down. Classes stumble over two things.
-# They think that `Send` returns when the message has *arrived* (it returns when the buffer may be
-# used again), and that `Isend` is faster (it takes as long; the rank is free meanwhile). Let them
-# find a timeline in which posting early gains nothing: there the rank has no other work.
+# **For teachers, sections 7 to 9 (three quarters of an hour).** Play the deadlock with two students
+# who hold a book each: "give yours to the other, and take the other's only when yours is gone". The
+# eager threshold is then a table on which a small book may be put down. Classes stumble over two
+# things. They think that `Send` returns when the message has *arrived* (it returns when the buffer
+# may be used again), and that `Isend` is faster (it takes as long; the rank is free meanwhile). Let
+# them find a timeline in which posting early gains nothing: there the rank has no other work.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 7. A program that hangs, and its doctor
@@ -1268,8 +1269,9 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # squeue --me                                                  # where is it?
 # ```
 #
-# Inside the job, `srun` starts the eight ranks. Details differ between clusters: partitions,
-# accounts, modules, GPUs. The kit knows some clusters, and writes the job script for you:
+# Inside the job, `srun` starts the eight ranks. Details differ between clusters: the value of
+# `--mpi`, partitions, accounts, modules, GPUs. The kit knows some clusters, and writes the job
+# script for you:
 #
 # ```sh
 # ringside site list                                                    # which ones it knows

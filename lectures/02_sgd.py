@@ -46,7 +46,8 @@
 # from the gap. Nobody grades it. The data is real: handwritten digits that come with scikit-learn.
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
-# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are
+# minutes.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **One notation.** In this lecture each sign has one meaning:
@@ -469,9 +470,9 @@ assert len(full) - 1 == 40 and round(loss(best), 3) == 0.153
 # ## 5. Four workers: sum or mean?
 #
 # The gradient is a mean over images. So each of four workers can take a quarter of the images and
-# find *their* mean gradient. Then the four results are put together. This is data parallelism. Suppose
-# that you write it like this: the workers find $g_1, \dots, g_4$, and the step is
-# $W \leftarrow W - \eta \sum_n g_n$.
+# find *their* mean gradient. Then the four results are put together. This is data parallelism.
+# Suppose that you write it like this: the workers find $g_1, \dots, g_4$, and the step is $W
+# \leftarrow W - \eta \sum_n g_n$.
 #
 # You can run that. A **rank** is a process that runs your function. The object `comm` connects it to
 # the others: there are `comm.size` ranks, and this one has the number `comm.rank`. The call
@@ -524,9 +525,9 @@ reveal("02/sum-or-mean", "they learn faster" if ratio < 0.9 else verdict)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 4. Three steps of four workers. Each bar is a call of* `allreduce`*.*
 #
-# Each $g_n$ is a mean already, so their sum is four times the gradient. Your learning rate is then four
-# times what you wrote: 2.3 times the border of section 3. Divide by the number of workers. Or let the
-# workers *sum* over their images, and divide by $B$ once.
+# Each $g_n$ is a mean already, so their sum is four times the gradient. Your learning rate is then
+# four times what you wrote: 2.3 times the border of section 3. Divide by the number of workers. Or
+# let the workers *sum* over their images, and divide by $B$ once.
 #
 # All workers get the same sum and take the same step. So their four copies of the weights stay equal,
 # to the last bit. No worker goes on before all of them have put in their part.
@@ -563,9 +564,9 @@ np.testing.assert_allclose(in_torch.values[0], averaged.values[0], atol=1e-12)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **And if the shards are unequal?** 1437 images don't divide by 4. Then the mean of the four means
-# gives more weight to the images of short shards. Another error is to cut a batch at $B/4$, $2B/4$ and
-# so on, and to give the image at each cut to two workers. Neither error crashes the program, and the
-# loss goes down in both cases.
+# gives more weight to the images of short shards. Another error is to cut a batch at $B/4$, $2B/4$
+# and so on, and to give the image at each cut to two workers. Neither error crashes the program,
+# and the loss goes down in both cases.
 
 # %% slideshow={"slide_type": "fragment"}
 W = np.zeros((65, 10))
@@ -864,8 +865,8 @@ show(
 reveal("02/one-image", 100 * share["fc6", 1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are blue,
-# linear layers are orange.*
+# *Figure 5. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are
+# blue, linear layers are orange.*
 #
 # With one image fc6 reaches at most 4 % of the peak, because each weight is fetched from memory to
 # be used once. With 128 images it is used 128 times, and your linear layers reach the roof. The
@@ -973,10 +974,10 @@ assert len(draws) == 400
 #
 # $$e_{\tau+1} = e_\tau + \mu(e_\tau - e_{\tau-1}) - \eta\lambda e_\tau .$$
 #
-# Try $e_\tau = r^\tau$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$. This equation has two roots, with
-# product $\mu < 1$. If they are complex, both have length $\sqrt\mu$, and the error shrinks. If they
-# are real, the first one to leave the interval from $-1$ to 1 leaves it at $r = -1$. (At $r = 1$ it
-# would need $\eta\lambda = 0$.) Put $r = -1$ into the equation:
+# Try $e_\tau = r^\tau$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$. This equation has two
+# roots, with product $\mu < 1$. If they are complex, both have length $\sqrt\mu$, and the error
+# shrinks. If they are real, the first one to leave the interval from $-1$ to 1 leaves it at $r =
+# -1$. (At $r = 1$ it would need $\eta\lambda = 0$.) Put $r = -1$ into the equation:
 #
 # $$1 + (1+\mu-\eta\lambda) + \mu = 0 \qquad\text{so}\qquad
 # \eta_\text{max} = \frac{2(1+\mu)}{\lambda_\text{max}} .$$
@@ -1307,8 +1308,8 @@ zeros = (toeplitz == 0).sum().item()
 print(f"{zeros} of {toeplitz.numel()} entries are zero")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each row is the kernel at one position. It moves to the right as you go down. Such a matrix, with the
-# same number along each diagonal of a block, is called a **Toeplitz** matrix.
+# Each row is the kernel at one position. It moves to the right as you go down. Such a matrix, with
+# the same number along each diagonal of a block, is called a **Toeplitz** matrix.
 #
 # It is good for *thinking*. For instance, what is the backward pass? For $y = Kx$ it is $dx =
 # K^\mathsf{T}dy$. Each row of the transposed matrix collects, for one pixel, all the windows that
@@ -1376,9 +1377,9 @@ right = F.conv2d(x, k, padding=1, stride=2)
 torch.testing.assert_close(product.reshape(2, 8, 5, 5), right)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# This is one dense product of a small matrix and a long one, and that is what processors do best. The
-# price is copies. Each pixel is copied into every window that contains it, up to $5\cdot 5$ times with
-# 5 by 5 kernels.
+# This is one dense product of a small matrix and a long one, and that is what processors do best.
+# The price is copies. Each pixel is copied into every window that contains it, up to $5\cdot 5$
+# times with 5 by 5 kernels.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("02/im2col", "How large is im2col's matrix for 128 images?", unit="MB")
@@ -1390,9 +1391,10 @@ print(f"input {input_bytes / 1e6:.1f} MB, spread out {spread_bytes / 1e6:.0f} MB
 reveal("02/im2col", spread_bytes / 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It takes 896 MB, made from 35.8 MB. So libraries build this matrix piece by piece in fast memory, and
-# never as a whole (an *implicit* matrix product). Or they work image by image. Or they use algorithms
-# that need fewer multiplications ([Winograd's](systems.md#alexnet-and-vgg-16), for example).
+# It takes 896 MB, made from 35.8 MB. So libraries build this matrix piece by piece in fast memory,
+# and never as a whole (an *implicit* matrix product). Or they work image by image. Or they use
+# algorithms that need fewer multiplications ([Winograd's](systems.md#alexnet-and-vgg-16), for
+# example).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert spread_bytes == 25 * input_bytes and round(spread_bytes / 1e6) == 896
@@ -1404,10 +1406,10 @@ assert round(input_bytes / 1e6, 1) == 35.8
 # Take a batch of 128 images and more and more workers. With $p$ workers each takes $128/p$ images.
 # Suppose that the network between them costs *nothing*.
 #
-# A program can declare its work to Ringside's clock. The clock then advances as the roofline says, and
-# 5 µs more to start each operation. A training step has three parts: each layer forward, two products
-# for each layer backward, and an update. The update reads weight, gradient and velocity, and writes two
-# of them back.
+# A program can declare its work to Ringside's clock. The clock then advances as the roofline says,
+# and 5 µs more to start each operation. A training step has three parts: each layer forward, two
+# products for each layer backward, and an update. The update reads weight, gradient and velocity,
+# and writes two of them back.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1456,10 +1458,10 @@ reveal("02/all", gains[128])
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 10. A training step of one of 128 workers, with one image. The last bar is the update.*
 #
-# 16 workers are 9.9 times as fast, and 128 workers 19.3 times, on a network that costs nothing. There
-# are two main reasons, and both are in the roofline. First, with few images the linear layers slide
-# down the slope. Second, the update takes 0.78 ms however few images there are, because it moves every
-# parameter. With one image for each worker the update is half of the step.
+# 16 workers are 9.9 times as fast, and 128 workers 19.3 times, on a network that costs nothing.
+# There are two main reasons, and both are in the roofline. First, with few images the linear layers
+# slide down the slope. Second, the update takes 0.78 ms however few images there are, because it
+# moves every parameter. With one image for each worker the update is half of the step.
 #
 # So data parallelism is slow long before it reaches its limit of $p = B$ workers. Lecture 3 adds what
 # the network costs.
@@ -1470,12 +1472,13 @@ assert round(update_s * 1e3, 2) == 0.78 and 0.5 <= update_s / runs[128].makespan
 assert list(runs) == [1, 4, 16, 128] and round(gains[16], 1) == 9.9 and round(gains[128], 1) == 19.3
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **One network through the course.** AlexNet is small today. So one larger network goes with you through
-# this course: a GPT, which is a network that continues text, with 1652 million parameters [13]. Each
-# lecture adds a line to its *ledger*: how long one training step takes, how much of that a GPU waits for
-# others, and how much memory it needs. Here is the line for one GPU, with 8 sequences of 2048 tokens in
-# a step. (A token is a piece of a word.) The model of the machine computes at the rate that this network
-# reached when it was measured, 137 TFLOP/s in bf16 [13], and not at the peak.
+# **One network through the course.** AlexNet is small today. So one larger network goes with you
+# through this course: a GPT, which is a network that continues text, with 1652 million parameters
+# [13]. Each lecture adds a line to its *ledger*: how long one training step takes, how much of that
+# a GPU waits for others, and how much memory it needs. Here is the line for one GPU, with 8
+# sequences of 2048 tokens in a step. (A token is a piece of a word.) The model of the machine
+# computes at the rate that this network reached when it was measured, 137 TFLOP/s in bf16 [13], and
+# not at the peak.
 
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
 from ringside.course.lectures import course_machine, course_step, ledger
@@ -1486,9 +1489,9 @@ gpt_bytes = max(memory["peak"] for memory in traced.memory)
 ledger("02", gpus=1, step_s=gpt_step_s, exposed_s=0.0, memory_bytes=gpt_bytes)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A step takes 1.79 s. No other GPU takes part, so nothing is exposed. It needs 33.9 GB of the 42.4 GB of
-# this GPU. So the network fits, but one that is a third larger doesn't. The later lectures make the step
-# faster and the memory smaller.
+# A step takes 1.79 s. No other GPU takes part, so nothing is exposed. It needs 33.9 GB of the 42.4
+# GB of this GPU. So the network fits, but one that is a third larger doesn't. The later lectures
+# make the step faster and the memory smaller.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 from ringside.course.lectures.ledger import REACHED_FLOP_PER_S, SIZES
@@ -1561,8 +1564,8 @@ assert solved.solved and len(requests) == 64 and solved.time_us < 40
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 2.** The program finds the gradient over eight pieces of a batch. It holds 8 times the
-# activations that it needs at a time. Let it hold at most 4 MB, with the same gradient. *When does torch
-# let go of an activation?*
+# activations that it needs at a time. Let it hold at most 4 MB, with the same gradient. *When does
+# torch let go of an activation?*
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile pieces.py
@@ -1620,10 +1623,10 @@ solved = puzzle(
 assert solved.solved and not whole.solved
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Your turn.** The assignment `a02_sgd` has four modules. `sgd` is section 12 for any number of layers,
-# by hand. `conv` is section 13: Toeplitz and im2col, forward and backward. `account` is sections 6 and 7
-# as formulas, without torch to count for you. `sgd_torch` is the same training in torch, with the same
-# numbers. It needs one process and real data, and its checks run in seconds.
+# **Your turn.** The assignment `a02_sgd` has four modules. `sgd` is section 12 for any number of
+# layers, by hand. `conv` is section 13: Toeplitz and im2col, forward and backward. `account` is
+# sections 6 and 7 as formulas, without torch to count for you. `sgd_torch` is the same training in
+# torch, with the same numbers. It needs one process and real data, and its checks run in seconds.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 16. Five questions
@@ -1636,10 +1639,10 @@ assert solved.solved and not whole.solved
 #
 # <details><summary>Answer</summary>
 #
-# The gradient doubles, so the border halves: $1/\lambda_\text{max} = 0.087$. With pixels from 0 to 16,
-# $H$ is up to 256 times larger (the part of the constant is not), $\lambda_\text{max} = 2682$, and the
-# border of section 3 falls to 0.00075. A learning rate belongs to a loss, to its scale and to the scale
-# of the data. By itself it means nothing.
+# The gradient doubles, so the border halves: $1/\lambda_\text{max} = 0.087$. With pixels from 0 to
+# 16, $H$ is up to 256 times larger (the part of the constant is not), $\lambda_\text{max} = 2682$,
+# and the border of section 3 falls to 0.00075. A learning rate belongs to a loss, to its scale and
+# to the scale of the data. By itself it means nothing.
 #
 # </details>
 
@@ -1651,15 +1654,15 @@ assert round(1 / eigenvalues[0], 3) == 0.087 and np.isclose(H_raw[20, 20] / H[20
 assert round(steepest) == 2682 and round(2 / steepest, 5) == 0.00075
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 2.** A colleague trains with $\eta = 0.1$ and without momentum, and hears that $\mu = 0.9$ is
-# usual. Which $\eta$ should he take to get the same training, only smoother? What happens on the digits
-# if he leaves $\eta = 0.1$? And what at $\eta = 0.34$?
+# **Question 2.** A colleague trains with $\eta = 0.1$ and without momentum, and hears that $\mu =
+# 0.9$ is usual. Which $\eta$ should he take to get the same training, only smoother? What happens
+# on the digits if he leaves $\eta = 0.1$? And what at $\eta = 0.34$?
 #
 # <details><summary>Answer</summary>
 #
-# He should take $\eta(1-\mu)$, so 0.01. After 200 steps the losses are 0.1704 and 0.1705. With 0.1 he
-# goes ten times as far, and the border, now $1.9\cdot 0.1745 = 0.3315$, is far away. The loss is 0.155,
-# which is better. With 0.34 he is past the border.
+# He should take $\eta(1-\mu)$, so 0.01. After 200 steps the losses are 0.1704 and 0.1705. With 0.1
+# he goes ten times as far, and the border, now $1.9\cdot 0.1745 = 0.3315$, is far away. The loss is
+# 0.155, which is better. With 0.34 he is past the border.
 #
 # </details>
 
@@ -1670,15 +1673,15 @@ assert round(loss(descend(0.1, 0.9)[-1]), 3) == 0.155 and loss(descend(0.34, 0.9
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 3.** Do this by hand, for the first layer of AlexNet: 3 channels of $227\times 227$, 96
-# kernels of 11 by 11, stride 4, no padding. How many parameters has it? How many FLOP does it do for one
-# image? How many bytes of output does it make for 128 images in float32?
+# kernels of 11 by 11, stride 4, no padding. How many parameters has it? How many FLOP does it do
+# for one image? How many bytes of output does it make for 128 images in float32?
 #
 # <details><summary>Answer</summary>
 #
-# There are $3\cdot 11\cdot 11 = 363$ weights for each kernel, 34,848 in all, and 96 biases. That makes
-# 34,944 parameters. The output is $(227-11)/4 + 1 = 55$ wide, so it has 3025 positions. The layer does
-# $2\cdot 34848\cdot 3025 = 210.8$ million FLOP. The output takes $128\cdot 96\cdot 3025\cdot 4 = 148.7$
-# MB.
+# There are $3\cdot 11\cdot 11 = 363$ weights for each kernel, 34,848 in all, and 96 biases. That
+# makes 34,944 parameters. The output is $(227-11)/4 + 1 = 55$ wide, so it has 3025 positions. The
+# layer does $2\cdot 34848\cdot 3025 = 210.8$ million FLOP. The output takes $128\cdot 96\cdot
+# 3025\cdot 4 = 148.7$ MB.
 #
 # </details>
 
@@ -1689,17 +1692,18 @@ assert first.parameters - first.weights == 96 and first.positions == 3025
 assert round(flops[0] / 1e6, 1) == 210.8 and round(4 * 128 * first.num_out / 1e6, 1) == 148.7
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 4.** From which batch size on can `fc6` (9216 to 4096) run at full speed on the A100, in
-# float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [6]. From which batch size
-# on then? What does that mean for data parallelism on faster and faster chips?
+# **Question 4.** From which batch size on can `fc6` (9216 to 4096) run at full speed on the A100,
+# in float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [6]. From which
+# batch size on then? What does that mean for data parallelism on faster and faster chips?
 #
 # <details><summary>Answer</summary>
 #
-# Set $\frac{2Bdd'}{w(dd' + B(d + d'))}$ equal to the corner, with $w$ bytes for each number, and solve
-# for $B$. In float32 the corner is at 12.5, and $B = 26$. With 16 bits the corner is at 200.6. Each
-# number has half the bytes, and $B = 216$. The arithmetic of chips grows faster than their memory. So
-# each new chip needs a *larger* part of the batch to be busy. Data parallelism over many of them needs
-# very large batches. The assignment `a04_data_parallel` asks whether those still learn.
+# Set $\frac{2Bdd'}{w(dd' + B(d + d'))}$ equal to the corner, with $w$ bytes for each number, and
+# solve for $B$. In float32 the corner is at 12.5, and $B = 26$. With 16 bits the corner is at
+# 200.6. Each number has half the bytes, and $B = 216$. The arithmetic of chips grows faster than
+# their memory. So each new chip needs a *larger* part of the batch to be busy. Data parallelism
+# over many of them needs very large batches. The assignment `a04_data_parallel` asks whether those
+# still learn.
 #
 # </details>
 
@@ -1716,8 +1720,8 @@ assert round(corner16, 1) == 200.6 and round(B16) == 216 and layers[8].num_out =
 assert round(corner16 * a100.memory_bytes_per_s / 1e12) == 312
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 5.** Subtract from every image the mean of all images, before training. What happens to the
-# border of the learning rate, and why? Does the best loss change?
+# **Question 5.** Subtract from every image the mean of all images, before training. What happens to
+# the border of the learning rate, and why? Does the best loss change?
 #
 # <details><summary>Answer</summary>
 #
