@@ -580,9 +580,9 @@ assert np.isclose(times_us[3], 24 + 42) and np.isclose(6 * 8000 / 8 * 4000 / 1e1
 #
 # The **latency** $\alpha$ is paid for each message, here 1 µs, and the time $\beta$ for each byte,
 # here 1 ns. When $p$ grows, the first term falls, and the second one rises without end. For large
-# $p$ the bytes cost nearly $2 n \beta$ whatever $p$ is. What changes with $p$ is then $C/p +
-# 2p\alpha$. Its derivative, $-C/p^2 + 2\alpha$, is zero at $p = \sqrt{C / 2\alpha}$, and near this
-# number of ranks $T$ is smallest.
+# $p$ the bytes cost nearly $2 n \beta$ whatever $p$ is. What changes with $p$ is then
+# $C/p + 2p\alpha$. Its derivative, $-C/p^2 + 2\alpha$, is zero at $p = \sqrt{C / 2\alpha}$, and
+# near this number of ranks $T$ is smallest.
 
 # %% slideshow={"slide_type": "fragment"}
 alpha_us, beta_us_per_byte, nbytes = 1.0, 0.001, 4 * 4000

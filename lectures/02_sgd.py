@@ -471,8 +471,8 @@ assert len(full) - 1 == 40 and round(loss(best), 3) == 0.153
 #
 # The gradient is a mean over images. So each of four workers can take a quarter of the images and
 # find *their* mean gradient. Then the four results are put together. This is data parallelism.
-# Suppose that you write it like this: the workers find $g_1, \dots, g_4$, and the step is $W
-# \leftarrow W - \eta \sum_n g_n$.
+# Suppose that you write it like this: the workers find $g_1, \dots, g_4$, and the step is
+# $W \leftarrow W - \eta \sum_n g_n$.
 #
 # You can run that. A **rank** is a process that runs your function. The object `comm` connects it to
 # the others: there are `comm.size` ranks, and this one has the number `comm.rank`. The call
@@ -680,9 +680,10 @@ assert round(sum(row.parameters for row in layers[:8]) / num_parameters, 2) == 0
 assert round(sum(flops[:8]) / sum(flops), 2) == 0.92 and round(sum(flops) / 1e6) == 1449
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Memory.** $dW = X^\mathsf{T}dY$ needs the *input* of the layer. So the forward pass has to leave
-# all activations in memory until the backward pass needs them. An **activation** is what a layer
-# puts out, for example the $55\cdot 55\cdot 96$ numbers after `conv1` for each image.
+# **Memory.** Write $dY$ for the gradient of the loss with respect to a layer's outputs. The
+# gradient of its weights, $dW = X^\mathsf{T}dY$ as in section 2, needs the *input* of the layer. So
+# the forward pass has to leave all activations in memory until then. An **activation** is what a
+# layer puts out, for example the $55\cdot 55\cdot 96$ numbers after `conv1` for each image.
 #
 # How much is that? You can ask torch what it really keeps. A hook sees each tensor that the forward
 # pass saves for the backward pass. It works on "meta" too.
@@ -718,9 +719,9 @@ for dtype, nbytes in saved.items():
 reveal("02/kept", sum(saved.values()) / 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It keeps 605 MB. Of these, 479 MB are the input and every output once, to the byte. (ReLU
-# overwrites its input, so it costs nothing.) The others are integers: pooling remembers *which*
-# pixel of a window was the largest, in 8 bytes for each output.
+# It keeps 605 MB. Of these, 479 MB are the input and every output once, to the byte. (ReLU sets
+# negative numbers to zero in its input, so it costs nothing.) The others are integers: pooling
+# takes the largest pixel of a window, and remembers *which* it was, in 8 bytes for each output.
 #
 # On paper you find other sums: with the outputs of the first four layers twice, it is 782 MB [5].
 # Neither is what torch keeps. **A formula for memory is a convention until you have measured it.**
@@ -739,9 +740,9 @@ assert saved[torch.int64] == 8 * 128 * pooled + 8 * 128  # and the labels
 assert round(sum(saved.values()) / 1e6) == 605 and round(saved[torch.int64] / 1e6) == 125
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **Why there were two cards.** Training holds more than activations. The gradients of the activations
-# are as large as the activations. For each parameter there are three numbers: the weight, its
-# gradient and its velocity.
+# **Why there were two cards.** Training holds more than activations. The gradients of the
+# activations are as large as the activations. For each parameter there are three numbers: the
+# weight, its gradient and its velocity (section 11).
 
 # %% slideshow={"slide_type": "fragment"}
 parameter_bytes = 4 * num_parameters
@@ -964,20 +965,21 @@ assert len(draws) == 400
 #
 # $$V \leftarrow \mu V + G, \qquad W \leftarrow W - \eta V .$$
 #
-# In a direction where the gradient keeps its sign, the velocity grows to $1 + \mu + \mu^2 + \dots =
-# 1/(1-\mu)$ gradients. So $\mu = 0.9$ goes ten times as far with the same $\eta$. Where the gradient
-# alternates, the velocities cancel. What does that do to the border?
+# In a direction where the gradient keeps its sign, the velocity grows to
+# $1 + \mu + \mu^2 + \dots = 1/(1-\mu)$ gradients. So $\mu = 0.9$ goes ten times as far with the
+# same $\eta$. Where the gradient alternates, the velocities cancel. What does that do to the
+# border?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# Look along one eigenvector again, at the error $e_\tau$. The last step was $e_\tau - e_{\tau-1} =
-# -\eta v_{\tau-1}$. Use this to eliminate the velocity:
+# Look along one eigenvector again, at the error $e_\tau$. The last step was
+# $e_\tau - e_{\tau-1} = -\eta v_{\tau-1}$. Use this to eliminate the velocity:
 #
 # $$e_{\tau+1} = e_\tau + \mu(e_\tau - e_{\tau-1}) - \eta\lambda e_\tau .$$
 #
-# Try $e_\tau = r^\tau$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$. This equation has two
-# roots, with product $\mu < 1$. If they are complex, both have length $\sqrt\mu$, and the error
-# shrinks. If they are real, the first one to leave the interval from $-1$ to 1 leaves it at $r =
-# -1$. (At $r = 1$ it would need $\eta\lambda = 0$.) Put $r = -1$ into the equation:
+# Try $e_\tau = r^\tau$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$. This equation has two roots,
+# with product $\mu < 1$. If they are complex, both have length $\sqrt\mu$, and the error shrinks.
+# If they are real, the first one to leave the interval from $-1$ to 1 leaves it at $r = -1$. (At
+# $r = 1$ it would need $\eta\lambda = 0$.) Put $r = -1$ into the equation:
 #
 # $$1 + (1+\mu-\eta\lambda) + \mu = 0 \qquad\text{so}\qquad
 # \eta_\text{max} = \frac{2(1+\mu)}{\lambda_\text{max}} .$$
@@ -1311,9 +1313,9 @@ print(f"{zeros} of {toeplitz.numel()} entries are zero")
 # Each row is the kernel at one position. It moves to the right as you go down. Such a matrix, with
 # the same number along each diagonal of a block, is called a **Toeplitz** matrix.
 #
-# It is good for *thinking*. For instance, what is the backward pass? For $y = Kx$ it is $dx =
-# K^\mathsf{T}dy$. Each row of the transposed matrix collects, for one pixel, all the windows that
-# contain it. So where windows overlap, their contributions *add*.
+# It is good for *thinking*. For instance, what is the backward pass? For $y = Kx$ it is
+# $dx = K^\mathsf{T}dy$. Each row of the transposed matrix collects, for one pixel, all the windows
+# that contain it. So where windows overlap, their contributions *add*.
 
 # %% slideshow={"slide_type": "fragment"}
 image = torch.tensor(np.arange(9.0).reshape(1, 1, 3, 3), requires_grad=True)
@@ -1654,9 +1656,9 @@ assert round(1 / eigenvalues[0], 3) == 0.087 and np.isclose(H_raw[20, 20] / H[20
 assert round(steepest) == 2682 and round(2 / steepest, 5) == 0.00075
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 2.** A colleague trains with $\eta = 0.1$ and without momentum, and hears that $\mu =
-# 0.9$ is usual. Which $\eta$ should he take to get the same training, only smoother? What happens
-# on the digits if he leaves $\eta = 0.1$? And what at $\eta = 0.34$?
+# **Question 2.** A colleague trains with $\eta = 0.1$ and without momentum, and hears that
+# $\mu = 0.9$ is usual. Which $\eta$ should he take to get the same training, only smoother? What
+# happens on the digits if he leaves $\eta = 0.1$? And what at $\eta = 0.34$?
 #
 # <details><summary>Answer</summary>
 #
@@ -1680,8 +1682,8 @@ assert round(loss(descend(0.1, 0.9)[-1]), 3) == 0.155 and loss(descend(0.34, 0.9
 #
 # There are $3\cdot 11\cdot 11 = 363$ weights for each kernel, 34,848 in all, and 96 biases. That
 # makes 34,944 parameters. The output is $(227-11)/4 + 1 = 55$ wide, so it has 3025 positions. The
-# layer does $2\cdot 34848\cdot 3025 = 210.8$ million FLOP. The output takes $128\cdot 96\cdot
-# 3025\cdot 4 = 148.7$ MB.
+# layer does $2\cdot 34848\cdot 3025 = 210.8$ million FLOP. The output takes
+# $128\cdot 96\cdot 3025\cdot 4 = 148.7$ MB.
 #
 # </details>
 
