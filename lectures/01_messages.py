@@ -13,32 +13,32 @@
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["aims"]
 # # Lecture 1: Messages
 #
-# A network that is too large or too slow for one device is trained by many programs at once. They
-# work in different places, and none of them can look into the memory of another. All that they
-# know of each other arrives in messages. This lecture is about the messages: how to send one, what
-# it costs, and why a program that sends them may stand still for ever.
+# A model that is too large or too slow for one device is trained by many processes at once. None of
+# them can look into the memory of another. All that they know of each other arrives in messages.
+# How do you send one, what does it cost, and why can a program that sends messages stand still for
+# ever?
 #
 # **After this lecture you can**
 #
 # - write a program that runs as several *ranks*, and let them exchange arrays and objects;
 # - read a *timeline* of such a program, and say who waits for whom;
-# - say what a message of any size costs, from two numbers that you find with a ping of your own;
-# - explain why a program works with small messages and hangs with large ones, and mend it;
+# - say what a message of any size costs, from two numbers that you measure with a ping-pong;
+# - explain why a program works with small messages and hangs with large ones, and fix it;
 # - let a rank compute while its message travels, without touching a buffer too early;
-# - name the nine collective calls, what each one costs, and which library carries them out on
-#   which device;
+# - name the nine collective calls, what each one costs, and which library carries them out on which
+#   device;
 # - start the same file on your laptop, on two machines, and under Slurm.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
-# **What you need.** Python and NumPy. You need not have seen MPI, and you need no cluster: every
-# program below runs on your laptop. A few cells repeat a program in PyTorch. You can read on
-# without them.
+# **What you need.** Python and NumPy, but no MPI and no cluster. Every program below runs on your
+# laptop, on *Ringside*, the kit of this course: it starts real processes and simulates the network
+# between them. A few cells repeat a program in PyTorch. You can read on without them.
 #
 # **How to read.** From time to time the notebook asks you for a prediction. Type it before you run
 # the next cell. You learn most where your prediction and the result differ.
 #
-# **One notation.** Slides on this subject often use $\alpha$ for the learning rate and also for the
-# latency, and $N$ for samples, workers and parameters. In this course each sign means one thing:
+# **One notation.** In this course each sign means one thing. A *network* is one of cables and
+# switches; a neural network is called a *model* here.
 #
 # | sign | meaning | unit | example |
 # |---|---|---|---|
@@ -46,10 +46,10 @@
 # | $n$ | size of a message | bytes | ten numbers of 8 bytes: $n = 80$ |
 # | $\alpha$ | latency: what every message costs, however short | seconds | 1 µs |
 # | $\beta$ | what each byte costs: the *inverse* of the bandwidth | seconds per byte | 1 ns, that is 1 GB/s |
-# | $\eta$ | learning rate | | `0.1` |
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
-# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are
+# minutes.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import json
@@ -79,39 +79,44 @@ COMPUTE, COMMUNICATION, INK = "#0072b2", "#e69f00", "#1b1f24"
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 1 to 5.** Let the class vote on the first prompt before you
-# show anything. Most guesses are far too low, by a factor of ten or more. Write the median on the
-# board and come back to it in section 13. In section 2 some students expect the list to grow,
-# because they think of threads. Ask where the list lives. In section 5 let a student tell the story
-# of the timeline in words, from left to right, before you explain the colours.
+# **For teachers, sections 1 to 5.** Let the class vote on the first prompt before you show
+# anything. Most guesses are far too low. Write the median on the board and come back to it in
+# section 13. In section 2 some students expect the list to grow, because they think of threads. Ask
+# where the list lives. In section 5 let a student tell the story of the timeline in words, from
+# left to right, before you explain the colours.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. The problem: 3.3 GB for your neighbour
 #
-# Take a GPT of 1.7 billion parameters [1]. It has 24 layers, its vectors have 2304 numbers, its
-# texts have 2048 words, and it knows 51,200 words. This model goes through the whole course. After
-# each training step one computer holds a *gradient*: one number for each parameter. A second
-# computer needs it. In 16-bit numbers, of two bytes each, how much is that?
+# Take a GPT, a model that continues a text, with 1.7 billion parameters [1]. It goes through the
+# whole course. It reads *tokens*, which are words or pieces of words. It knows 51,200 different
+# ones, and a *sequence* has up to 2048 of them. In each of its 24 layers every token is a vector of
+# 2304 numbers.
+#
+# After a training step your computer holds a *gradient*: one number for each parameter. A second
+# computer has trained on other samples, and both want the mean. So it needs your gradient. In
+# 16-bit numbers, of two bytes each, how much is that?
 
 # %% slideshow={"slide_type": "fragment"}
-layers, width, words, positions = 24, 2304, 51_200, 2048
-in_a_layer = 12 * width**2 + 13 * width  # four matrix products, two layer norms, biases
-parameters = layers * in_a_layer + (words + positions) * width + 2 * width
+layers, width, vocabulary, sequence = 24, 2304, 51_200, 2048
+in_a_layer = 12 * width**2 + 13 * width  # four matrices, two layer norms, biases
+parameters = layers * in_a_layer + (vocabulary + sequence) * width + 2 * width
 gradient_bytes = 2 * parameters
 print(f"{parameters:,} parameters, {gradient_bytes / 1e9:.1f} GB of gradients")
 zaratan = ringside.Machine.load("zaratan")  # a model of a cluster, with its network
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Suppose that the two computers belong to a cluster whose network carries 12.5 GB each second. Then
-# one large message with everything in it takes 0.26 s. A program could also send the numbers one by
-# one, each in a message of its own. The bytes are the same, and so is the wire.
+# one large message with everything in it takes 0.26 s. You could also send the numbers one by one,
+# each in a message of its own. The bytes are the same, and so is the wire. You haven't been told
+# what a message costs by itself, so guess an order of magnitude.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(parameters / 1e9, 1) == 1.7 and round(gradient_bytes / 1e9, 1) == 3.3
 assert layers * in_a_layer / parameters > 0.9 and layers == 24
 assert np.isclose(1e-9 / zaratan.beta_s_per_byte, 12.5)
 assert round(zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte, 2) == 0.26
-assert (width, positions, words) == (2304, 2048, 51_200) and f"{words:,}" == "51,200"
+assert (width, sequence, vocabulary) == (2304, 2048, 51_200)
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("01/one-by-one", "How long do the same bytes take, number by number?", unit="minutes")
@@ -125,11 +130,10 @@ print(f"in one message   {one_message_s / 60:.4f} minutes")
 reveal("01/one-by-one", one_by_one_s / 60)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A quarter of a second, or 74 minutes: more than an hour for a single step of the training. The
-# two programs do the same work in the eyes of anybody who counts bytes. What makes the difference
-# is the number of *messages*: each one costs a little before its first byte moves. (The cell calls
-# this `alpha_s`; section 4 explains the formula.) At the end of this lecture you will have derived both times, and you
-# will know where real training programs lie between them.
+# It takes 74 minutes instead of a quarter of a second, for a single step of the training. You send
+# the same bytes. What makes the difference is the number of *messages*: each one costs a little
+# before its first byte moves. (The cell calls this `alpha_s`; section 4 explains the formula.) In
+# section 13 you derive both times, and see where real training programs lie between them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(one_by_one_s / 60) == 74
@@ -138,10 +142,10 @@ assert round(one_by_one_s / 60) == 74
 # ## 2. Ranks share nothing
 #
 # **MPI**, the Message Passing Interface [2], is a standard of 1994 for such programs, and nearly
-# everything since then uses its words. A program of MPI runs as several processes. Each process is
-# a **rank** and has a number: 0, 1, 2 and so on. How many there are is the **world size**. All
-# ranks run the *same* program. For example, four ranks on your laptop are four Python processes
-# that execute the same file.
+# everything since then uses its words. An MPI program runs as several processes. Each one is a
+# **rank** and has a number: 0, 1, 2 and so on. How many there are is the **world size**. All ranks
+# run the *same* program: four ranks on your laptop are four Python processes that execute the same
+# file.
 #
 # A **communicator** is a group of ranks that can send messages to each other. Your function gets
 # one as its first argument, `comm`. It knows who you are (`comm.rank`) and how many you are
@@ -159,9 +163,9 @@ def hello(comm):
 ringside.run("hello.py:hello", world_size=4).values
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# `ringside.run` starts four real processes, lets each call the function, and brings back what they
-# returned: first rank 0's value, then rank 1's. In this notebook the *network* between them is
-# simulated. You will see later why that is useful.
+# `ringside.run` starts four processes. Each one calls the function `hello` of the file `hello.py`,
+# and you get back what they returned, rank 0's value first. The *network* between them is
+# simulated. So it sees every message, and can tell you what went wrong.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Whose memory is it?** In the next program each rank appends its number to the list `seen`, which
@@ -217,10 +221,11 @@ def first(comm):
 ringside.run("first.py:first", world_size=3).values
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The `if comm.rank` is how one program plays different parts. `send` names the receiver, as the
-# *destination*; `recv` names the sender, as the *source*. Each rank can do nothing else while it is
-# in such a call: the call **blocks**. For example, rank 1 stands in its line until the message has
-# arrived.
+# With `if comm.rank` you give each rank its part. `send` names the receiver, as the *destination*;
+# `recv` names the sender, as the *source*. Both calls **block**: the rank can do nothing else
+# meanwhile. Rank 1 stands in `recv` until the message has arrived. Rank 0 stands in `send` as long,
+# because this network doesn't take a message before its receiver asks for it. (Section 8 has
+# libraries that do.)
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Arrays.** `send` with a small letter takes any Python object and packs it up, which takes time.
@@ -249,8 +254,8 @@ ringside.run("arrays.py:arrays", world_size=2).values[1]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Tags.** A sender can write a number on a message, its **tag**, and a receiver can ask for a
 # message with that number. For example, a program can send weights with tag 1 and losses with
-# tag 2. Then a loss is never taken for a weight. Without a word about it, a send has tag 0, and a
-# receive takes a message with any tag.
+# tag 2. Then a loss is never taken for a weight. By default a send has tag 0, and a receive
+# takes any tag.
 #
 # In the next program the two ranks don't agree.
 
@@ -280,10 +285,10 @@ reveal("01/wrong-tag", "it waits for ever" if waits else "it takes the message")
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The message does not match, so rank 1 goes on waiting. (`check=False` keeps the error in the
 # result, where you can read it.) On a cluster nobody would tell you: both processes would stand
-# still until the time of the job is over. The simulated network sees every rank and every message.
-# So it knows when nothing can happen any more: each rank is *blocked*, and no message is **in
-# flight**, which means that it has left and has not arrived. Then it says who waits for what, and in
-# which line. You will meet this *doctor* again in section 7.
+# still until their time is over. The simulated network knows when nothing can happen any more: each
+# rank is *blocked*, and no message is **in flight**, which means that it has left and has not
+# arrived. Then it says who waits for what, and in which line. You will meet this *doctor* again in
+# section 7.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A message is found by four things, together called its **envelope**: the sender, the receiver, the
@@ -297,24 +302,24 @@ reveal("01/wrong-tag", "it waits for ever" if waits else "it takes the message")
 # Follow a message of $n$ bytes. First the sender's library prepares it, the network card takes it,
 # and the first byte runs through cables and switches. All of this takes the same time for a long
 # message and for a short one. Call it the **latency** $\alpha$. Then the other bytes follow, one
-# behind the other, as people leave through a door. Each one takes the same time $\beta$. If all
-# bytes are through, the message has arrived:
+# behind the other, as people leave through a door. Each one takes the same time $\beta$. When the
+# last byte is through, the message has arrived:
 #
 # $$ T(n) = \alpha + n\,\beta . $$
 #
-# This is Hockney's model [3]. Its two numbers describe a network. $1/\beta$ is its **bandwidth**, in
-# bytes per second.
+# This is Hockney's cost model [3]. Its two numbers describe a network. $1/\beta$ is its
+# **bandwidth**, in bytes per second.
 #
-# The model machine of this lecture is called `textbook`. Its numbers are round: $\alpha = 1$ µs and
-# $\beta = 1$ ns, so its bandwidth is 1 GB/s. For example, 1000 numbers of 8 bytes take
-# $1 + 8 = 9$ µs.
+# The machine of this lecture is called `textbook`. Its numbers are round: $\alpha = 1$ µs and
+# $\beta = 1$ ns, so its bandwidth is 1 GB/s. For example, 1000 numbers of 8 bytes take $1 + 8 = 9$
+# µs.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(alpha, 1e-6) and np.isclose(beta, 1e-9) and np.isclose(1e-9 / beta, 1)
 assert np.isclose(alpha + 8 * 1000 * beta, 9e-6)
 
 # %% slideshow={"slide_type": "subslide"} tags=["predict"]
-guess("01/longer", "1000 bytes are 100 times as many as 10. How much longer do they take?",
+guess("01/longer", "1000 bytes are 100 times as many as 10. How many times as long do they take?",
       unit="times")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
@@ -323,10 +328,10 @@ print(f"10 bytes: {short_s * 1e6:.2f} µs, 1000 bytes: {long_s * 1e6:.2f} µs")
 reveal("01/longer", long_s / short_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The longer one takes less than twice as long. Short messages cost their latency and little else;
-# long messages cost their bytes. Between them lies the size at which both parts are equal,
-# $n_{1/2} = \alpha/\beta$. For example, with $\alpha = 3$ µs and 2 GB/s it is 6000 bytes: the bytes take
-# another 3 µs, and so the message gets half of the bandwidth.
+# It takes less than twice as long. For a short message you pay the latency and little else, for a
+# long one the bytes. Both parts are equal at the size $n_{1/2} = \alpha/\beta$. It has this name
+# because such a message gets half of the bandwidth. For example, with $\alpha = 3$ µs and 2 GB/s it
+# is 6000 bytes.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(3e-6 * 2e9, 6000) and np.isclose(6000 / 2e9, 3e-6)
@@ -351,16 +356,16 @@ show(figure, "Time of a message on the textbook machine, on logarithmic axes: fl
 # *Figure 1. The time of a message on `textbook`. Left of* α/β *you pay for messages, right of it you
 # pay for bytes.*
 #
-# Look at the units. $\beta$ is in seconds per byte. Some slides call $\beta$ "the bandwidth" and
-# still write $\alpha + n\beta$. Then $n\beta$ would be in bytes² per second, which is no time.
+# Check the units: $\beta$ is in seconds per byte, so $n\beta$ is a time.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=20
 # ## 5. How to read a timeline
 #
-# Rank 0 computes for 5 µs, and sends the 1000 numbers that it has found. Rank 1 receives them and
-# computes for 3 µs. `ringside.compute` says how long a computation takes, so that the example
-# doesn't depend on the speed of your laptop, and gives it a name for the picture. `args` is what
-# each rank gets after `comm`, here the array.
+# Rank 0 computes for 5 µs, and sends the 1000 numbers of 8 bytes that it has found. Rank 1 receives
+# them and computes for 3 µs. `ringside.compute` declares how long a computation takes, so that the
+# example doesn't depend on your laptop, and names it for the picture. `args` is what each rank gets
+# after `comm`: a copy of the array for each, into which rank 1 receives. The machine is `textbook`,
+# here and wherever a cell names no other.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile handover.py
@@ -414,16 +419,16 @@ assert np.isclose(handover.timeline.idle_s[1], 5e-6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # **Who waits for whom?** Look for grey, and follow the next arrow back to the rank that it comes
-# from. Rank 1 waits for rank 0, which is still computing. This question is most of the art of
-# making parallel programs fast.
+# from. Rank 1 waits for rank 0, which is still computing. Ask this question first when your own
+# program is slow.
 #
 # None of this is the time of your laptop. The network keeps a *virtual* clock for the machine model
-# that you choose. So every time in this notebook is exact, and the same on each computer.
+# that you choose. So simulated times are exact, and the same on each computer.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **The same in torch.** PyTorch brings its own calls for messages, `torch.distributed`. The words
 # differ a little: a group takes the place of the communicator, `src` and `dst` those of `source`
-# and `dest`. Messages have no tags on GPUs.
+# and `dest`. Messages have no tags on GPUs. The array `x` arrives as a tensor.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile handover_torch.py
@@ -451,19 +456,19 @@ assert np.isclose(in_torch.makespan_s, handover.makespan_s)
 assert in_torch.sent_bytes() == handover.sent_bytes() == [8000, 0]
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, section 6 (twenty minutes).** Ask first: "You send me a letter, and I look at my clock
-# when it comes. Can you tell how long it took?" The class finds that the clocks may differ, and
-# then that a reply solves it. Do the arithmetic of the fit on the board with two points. The
+# **For teachers, section 6 (twenty minutes).** Ask first: "You send me a letter, and I look at my
+# clock when it comes. Can you tell how long it took?" The class finds that the clocks may differ,
+# and then that a reply solves it. Do the arithmetic of the fit on the board with two points. The
 # assignment asks for a fit through all points, with relative errors, so don't do that here. The
 # last figure of the section is measured live, and it differs from the figure in print. Ask why.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 6. Find both numbers with a ping of your own
+# ## 6. Measure both numbers with a ping-pong
 #
-# Nobody tells you $\alpha$ and $\beta$ of a new cluster, so you measure them. There is a difficulty.
-# A message starts on one rank and ends on another, and their clocks may differ by more than the
-# message takes. The cure is to send it back. One clock then sees the start and the end of a *round
-# trip*, and half of that is the time of one message.
+# Nobody tells you $\alpha$ and $\beta$ of a new cluster, so you measure them. But a message starts
+# on one rank and ends on another, and their clocks may differ by more than the message takes. So
+# send it back, which is called a **ping-pong**. One clock then sees the start and the end of a
+# *round trip*, and half of that is the time of one message.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -478,8 +483,8 @@ def there_and_back(comm, x):
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# First try it on a machine whose numbers you don't know. The folded cell makes one up. (Don't look,
-# or you know the truth before you have found it.)
+# First try it on a machine whose numbers you don't know. The folded cell makes one up. (Don't look
+# at it.)
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 mystery = machine.with_(name="mystery", alpha_s=3.5e-6, beta_s_per_byte=4e-10)
@@ -496,9 +501,9 @@ for nbytes, time_s in zip(sizes, times_s):
 guess("01/mystery", "What is the bandwidth of this machine?", unit="GB/s")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Two sizes are enough, if the model is right. The difference between two long messages is made of
-# bytes only, since the latency is in both: this gives $\beta$. What is then left of a short message
-# is $\alpha$.
+# Two sizes are enough, if the formula is right. The difference between two long messages is made of
+# bytes only, since the latency is in both: this gives you $\beta$. What is then left of a short
+# message is $\alpha$.
 
 # %% slideshow={"slide_type": "fragment"}
 found_beta = (times_s[5] - times_s[4]) / (sizes[5] - sizes[4])
@@ -515,22 +520,23 @@ print(f"largest error at all six sizes: {np.abs(predicted_s / times_s - 1).max()
 reveal("01/mystery", 1e-9 / found_beta)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The two points give both numbers exactly, and the sizes that were not used are predicted without
-# an error. The simulated machine *is* the model, so this tests your method, not the model.
+# Your two points give both numbers exactly, and predict the other sizes without an error. The
+# simulated machine *is* the formula, so this tests your method and not the formula.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(found_alpha, mystery.alpha_s) and np.isclose(found_beta, mystery.beta_s_per_byte)
 assert np.allclose(predicted_s, times_s, rtol=1e-6)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Now on real processes.** The command below starts two real processes of your computer, with a
-# real MPI between them, and measures the same file. You can type it in a terminal:
+# **Now on real processes.** The command below starts two processes of your computer, with a real
+# MPI between them, and measures the same file with three lengths of `x`. You can type it in a
+# terminal:
 #
 # ```
 # ringside launch ping.py:there_and_back --site local -- --n 1 --n 1000 --n 1000000
 # ```
 #
-# The next two cells do this for nine sizes, and draw what they find. What you see depends on your
+# The next two cells do this for nine lengths, and draw what they find. What you see depends on your
 # computer, and on what else it does at the moment. So this text quotes no number of it.
 
 
@@ -570,20 +576,20 @@ show(figure, "Half a round trip against the size of the message, on logarithmic 
 # *Figure 3. Half a round trip: simulated (squares) and measured on the computer that built this
 # page (circles). The orange line is fitted to all circles.*
 #
-# The curve has the shape of figure 1: flat on the left, rising on the right. But the circles don't
-# lie exactly on their line. Real measurements scatter, and one pair of numbers is not everything.
-# With scattered points it is a waste to use two of them and forget the others. The orange line uses
-# all of them. The assignment `a01_first_ranks` asks you to write such a fit, and there you will see
-# that the obvious way to do it gives nonsense for $\alpha$. `ringside fit --site local` measures
-# your computer and writes a machine model of it, which you can use in `ringside.run`.
+# The curve has the shape of figure 1: flat on the left, rising on the right. But real measurements
+# scatter, so the circles don't lie exactly on their line. Then it is a waste to use two points and
+# forget the others, and the orange line uses all of them. In the assignment `a01_first_ranks` you
+# write such a fit, and see that the obvious way to do it gives nonsense for $\alpha$.
+# `ringside fit --site local` measures your computer and writes a machine model of it, which you can
+# use in `ringside.run`.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 7 to 9 (three quarters of an hour).** Play the deadlock with two students who hold a
-# book each: "give yours to the other, and take the other's only when yours is gone". The eager
-# threshold is then a table on which a small book may be put down. Classes stumble over two things.
-# They think that `Send` returns when the message has *arrived* (it returns when the buffer may be
-# used again), and that `Isend` is faster (it takes as long; the rank is free meanwhile). Let them
-# find a timeline in which posting early gains nothing: there the rank has no other work.
+# **For teachers, sections 7 to 9 (three quarters of an hour).** Play the deadlock with two students
+# who hold a book each: "give yours to the other, and take the other's only when yours is gone". The
+# eager threshold is then a table on which a small book may be put down. Classes stumble over two
+# things. They think that `Send` returns when the message has *arrived* (it returns when the buffer
+# may be used again), and that `Isend` is faster (it takes as long; the rank is free meanwhile). Let
+# them find a timeline in which posting early gains nothing: there the rank has no other work.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 7. A program that hangs, and its doctor
@@ -732,10 +738,10 @@ print(ring.error)
 reveal("01/eager", str(passed))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The program is equally wrong in all four cases. 500 numbers are 4000 bytes, and pass. 512 numbers
-# are 4096 bytes, which is not fewer than the threshold, and all five ranks wait in a circle. In
-# practice this means: a program passes all of its tests with a small network, and it hangs on the
-# day when the network has grown.
+# Two of them pass, although the program is equally wrong in all four cases. 500 numbers are 4000
+# bytes, and pass. 512 numbers are 4096 bytes, which is not fewer than the threshold, and all five
+# ranks wait in a circle. So a program can pass all of your tests with a small model, and hang on
+# the day when the model has grown.
 #
 # That is why `textbook` sends *everything* by rendezvous, and why the tests of all assignments do
 # so, too. A program that is right there is right everywhere.
@@ -813,11 +819,11 @@ reveal("01/early", early.makespan_s * 1e6)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. The receive is posted early. The message travels while rank 1 computes.*
 #
-# Now the program takes 35 µs: all of the 4 µs are hidden behind the message. This is called
-# **overlap**, and it is the most important trick of this course. Communication that is *not*
-# hidden behind computing is called **exposed**. Here rank 1's message takes 33 µs; 4 µs of it are
-# hidden, and 29 µs are exposed. (The figure's first line names the worst rank. That is rank 0, which
-# computes nothing, so all of its 33 µs are exposed.)
+# Now the program takes 35 µs, because the message travels while you compute. This is called
+# **overlap**, and it is the most important trick of this course. Communication that is *not* hidden
+# behind computing is called **exposed**: of rank 1's message 4 µs are hidden, and 29 µs are
+# exposed. (The figure's first line names the worst rank. That is rank 0, which computes nothing, so
+# its whole message is exposed.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 message_s = alpha + 32_000 * beta
@@ -917,9 +923,9 @@ reveal("01/touched", "it depends on the moment" if refused else "zeros")
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
 # ## 10. Calls that all ranks make together
 #
-# In training the same patterns of messages come again and again: one rank has something for all, or
-# all have a part of a sum. MPI has a call for each pattern. All ranks of a communicator make the
-# call together, and so it is called a **collective**.
+# In training you need the same patterns of messages again and again: one rank has something for
+# all, or all have a part of a sum. MPI has a call for each pattern. All ranks of a communicator
+# make it together, so it is called a **collective**.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -956,9 +962,10 @@ gallery()
 #
 # Some pairs are opposites. A broadcast takes one vector to all ranks, and a reduce brings the
 # vectors of all ranks together in one. A scatter deals out parts, and a gather collects them. The
-# word **shard** is used for the part of one rank: after a reduce-scatter each rank has its shard of
-# the sum, and an all-gather makes whole vectors of shards. One after the other they are an
-# all-reduce.
+# part of one rank is called its **shard**: after a reduce-scatter each rank has its shard of the
+# sum, and an all-gather makes whole vectors of shards. One after the other they are an all-reduce.
+# Two are left. In an **all-to-all** each rank has a part for each other rank. A **barrier** moves
+# no data: all wait until the last rank has come.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Everybody must call.** In this program rank 0 has a value for all others, and calls broadcast.
@@ -1081,26 +1088,29 @@ assert [round(took_s[name] * 1e6) for name in ("Barrier", "Reduce", "Gather")] =
 assert round(took_s["Alltoall"] * 1e6) == 14 and round(took_s["Allreduce"] * 1e6) == 28
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Three things in the table are worth a second look. An all-reduce costs as much as a
-# reduce-scatter and an all-gather, and that is how it is made here. In a gather the root's **port**
-# is the bottleneck: a rank has one sending and one receiving port, and each moves one message at a
-# time. For example, seven ranks with 1000 bytes each need 7 µs to get through the one receiving port
-# of rank 0, however fast they are. Many messages to one rank are called **incast**. And these formulas are those of *one* way to
-# do it. A library may choose another one for another size; [lecture 3](03_allreduce.ipynb) compares
-# five ways for the all-reduce.
+# Why does a scatter pay only one $\alpha$, although the root sends seven messages? Because it posts
+# them together, as in section 9, and then their latencies overlap. Their bytes don't: each rank has
+# one **port** to send and one to receive, and a port moves one message at a time. So in a gather,
+# seven messages of 1000 bytes need 7 µs to get through the root's receiving port, however fast the
+# others are. Many messages to one rank are called **incast**.
+#
+# An all-reduce costs as much as a reduce-scatter and an all-gather, because it is made of them
+# here. A library may do it in another way for another size: [lecture 3](03_allreduce.ipynb)
+# compares five.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. MPI, NCCL and gloo
 #
 # You now know the calls. Who carries them out?
 #
-# - **MPI** is a standard, a document [2]. MPICH and Open MPI are libraries that follow it. They send
-#   between processes on CPUs, over any network of a cluster. With `mpi4py` you call them from
+# - **MPI** is a standard, a document [2]. MPICH and Open MPI are libraries that follow it. They
+#   send between processes on CPUs, over any network of a cluster. With `mpi4py` you call them from
 #   Python.
-# - **NCCL** (say "nickel") is NVIDIA's library for collectives between GPUs [6]. It reads and writes
-#   the memory of the GPUs. Inside a **node**, which is one computer of a cluster, the bytes take
-#   NVLink, wires from GPU to GPU; between nodes they take the network card. It
-#   does not start processes. Somebody else has to do that, and to tell the ranks where to meet.
+# - **NCCL** (say "nickel") is NVIDIA's library for collectives between GPUs [6]. It reads and
+#   writes the memory of the GPUs. Inside a **node**, which is one computer of a cluster, the bytes
+#   take NVLink, wires from GPU to GPU; between nodes they take the network card, to InfiniBand or
+#   Ethernet. It does not start processes. Somebody else has to do that, and to tell the ranks where
+#   to meet.
 # - **gloo** is a library of collectives for CPUs over ordinary networks [7], made for machine
 #   learning. It comes with PyTorch.
 # - **torch.distributed** is none of these. It is the *interface* that you call, and it hands your
@@ -1234,19 +1244,19 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # | `ringside launch sum_of_ranks.py --site local` | real, MPI or torch | run for real, and keep a record |
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **On two machines** that can log in to each other, `alpha` and `beta`, with the same files in the
+# **On two machines** that can log in to each other, `node1` and `node2`, with the same files in the
 # same folder:
 #
 # ```sh
-# mpiexec -hosts alpha,beta -n 8 -ppn 4 python sum_of_ranks.py         # MPICH, on one of them
+# mpiexec -hosts node1,node2 -n 8 -ppn 4 python sum_of_ranks.py        # MPICH, on one of them
 #
 # torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d \
-#          --rdzv-endpoint alpha:29500 sum_of_ranks_torch.py           # on each of them
+#          --rdzv-endpoint node1:29500 sum_of_ranks_torch.py           # on each of them
 # ```
 #
 # `mpiexec` starts processes on the other machine by itself. `torchrun` doesn't: you type it on both,
 # and the ranks meet at the address that you give (the *rendezvous*; the word is the same as in
-# section 8, the meaning is not). Open MPI spells the first line `-host alpha:4,beta:4`.
+# section 8, the meaning is not). Open MPI spells the first line `-host node1:4,node2:4`.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Under Slurm.** A cluster is shared. You describe a *job* to its scheduler, Slurm: how many nodes
@@ -1259,8 +1269,9 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # squeue --me                                                  # where is it?
 # ```
 #
-# Inside the job, `srun` starts the eight ranks. Details differ between clusters: partitions,
-# accounts, modules, GPUs. The kit knows some clusters, and writes the job script for you:
+# Inside the job, `srun` starts the eight ranks. Details differ between clusters: the value of
+# `--mpi`, partitions, accounts, modules, GPUs. The kit knows some clusters, and writes the job
+# script for you:
 #
 # ```sh
 # ringside site list                                                    # which ones it knows
@@ -1277,15 +1288,15 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 13. Back to 3.3 GB
 #
-# Now you can derive the first two numbers of this lecture. The model of the cluster `zaratan` [11]
+# Now you can derive the first two numbers of this lecture. The model of the cluster `zaratan` [8]
 # has $\alpha = 2.7$ µs between nodes and a bandwidth of 12.5 GB/s. One message with all of the
 # gradients takes $\alpha + n\beta = 0.26$ s, and the latency in it is nothing. One message for each
 # number pays the latency 1.7 billion times, and that makes 74 minutes.
 #
 # A real training program does neither. Its parameters are stored as *tensors*, arrays of one matrix
-# or one vector each: 12 in each of the 24 layers (the weights and biases of four matrices, and two
-# layer norms), two tables of words and positions, and one last layer norm. That is 292 tensors.
-# Suppose that it sends each tensor as a message.
+# or one vector each: 12 in each of the 24 layers, the two embeddings (tables with a vector for each
+# token and each position), and a last layer norm of two vectors. That is 292 tensors. Suppose that
+# you send each tensor as a message.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert 12 * layers + 2 + 2 == 292 and layers == 24 and np.isclose(zaratan.alpha_s, 2.7e-6)
@@ -1302,45 +1313,36 @@ print(f"one message  {one_message_s * 1e3:.1f} ms")
 reveal("01/by-tensor", (by_tensor_s - one_message_s) * 1e3)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Less than a thousandth of a second, on top of 264 ms. So 292 messages are as good as one, and they
-# have an advantage: the first can leave as soon as *its* tensor is ready, while the other gradients
-# are still being computed. This is the overlap of section 9, and
+# It takes less than a millisecond longer, on top of 264 ms. So 292 messages are as good as one, and
+# they have an advantage: the first can leave as soon as *its* tensor is ready, while the other
+# gradients are still being computed. This is the overlap of section 9, and
 # [lecture 5](05_ddp.ipynb) builds it. Small tensors are put together into *buckets* there, since a
 # bias of 2304 numbers is still much shorter than $n_{1/2}$.
 #
-# **Is a quarter of a second much?** One GPU that reaches 137 TFLOP/s (137 million million operations
-# each second), as in [1], needs 1.8 s to compute a step with 8 texts. If the message is exposed, it makes the step longer by 15 %. If it
-# travels while the rest is computed, it costs almost nothing. So the number that opened this
-# lecture is not a bill yet: it depends on when the message is posted. The course keeps a **ledger**
-# for this model, a table with a line for each lecture from [lecture 2](02_sgd.ipynb) on: how long a
-# step takes, and how much of its communication is exposed.
+# **Is a quarter of a second much?** Compare it with a step. One GPU that reaches 137 TFLOP/s (137
+# million million operations each second), as in [1], computes a step with 8 sequences in 1.8 s. If
+# your message is exposed, it makes the step longer by 15 %. If it travels while the rest is
+# computed, it costs almost nothing. So the number that opened this lecture is not a bill yet: it
+# depends on when you post the message. The course keeps a **ledger** for this model, a table with a
+# line for each lecture from [lecture 2](02_sgd.ipynb) on: how long a step takes, and how much of
+# its communication is exposed.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert 0 < by_tensor_s - one_message_s < 1e-3
 assert round(one_message_s * 1e3) == 264
-per_word = 96 * layers * width**2 * (1 + positions / (6 * width) + words / (12 * layers * width))
-step_s = 8 * positions * per_word / 137e12  # Narayanan et al. 2021: table 1, equation 3
+others = sequence / (6 * width) + vocabulary / (12 * layers * width)
+per_token = 96 * layers * width**2 * (1 + others)
+step_s = 8 * sequence * per_token / 137e12  # Narayanan et al. 2021: table 1, equation 3
 assert round(32 * 137e12 / 1e15, 1) == 4.4  # all 32 GPUs of the table, in PFLOP/s
 assert round(step_s, 1) == 1.8 and round(one_message_s / step_s, 2) == 0.15
 assert 2 * width < 0.2 * zaratan.alpha_s / zaratan.beta_s_per_byte and width == 2304
 
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **Words on slides that you may meet.** Three of them are out of date or mixed up:
-#
-# | slide | today |
-# |---|---|
-# | "$\beta$: bandwidth", with the time $\alpha + n\beta$ [10] | $\beta$ is the *inverse* of the bandwidth, in seconds per byte |
-# | TensorFlow: "MPI, NCCL" and "MKL-DNN"; `tf.distribute` for several nodes [8] | TensorFlow 2 has no MPI; MKL-DNN is oneDNN; `tf.distribute` serves one node as well |
-# | PyTorch: "Gloo, MPI, NCCL" [8]; a table of three backends [9] | four built-in backends, with XCCL; MPI only if you build PyTorch with it [5] |
-
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers, sections 15 to 17 (half an hour, and homework).** The table of corrections comes from
-# three decks that are in use. In the deck with $\beta$ as bandwidth, $\alpha$ is also the learning
-# rate and the latency, and $N$ counts samples, workers and parameters; that is why section 0 fixes
-# one notation. The backend table of [9] is still right for its three backends. Older versions of the
-# documentation (`2.3`) denied gloo's `reduce` and `all_gather` on GPUs, so students find both on the
-# web. The puzzles are for pairs, ten minutes each. Take the first one in class: everybody sees at
-# once in the timeline that it is a staircase.
+# **For teachers, sections 15 to 17 (half an hour, and homework).** The puzzles are for pairs, ten
+# minutes each. Take the first one in class: everybody sees at once in the timeline that it is a
+# staircase. Older versions of PyTorch's documentation (`2.3`) denied gloo's `reduce` and
+# `all_gather` on GPUs, so students find both on the web. [More such statements](corrections.md)
+# stand on a page of their own.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## Appendix: not taught
@@ -1381,11 +1383,10 @@ assert 2 * width < 0.2 * zaratan.alpha_s / zaratan.beta_s_per_byte and width == 
 # today nearly everybody takes one process for each GPU, in one node or in a thousand.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **What oneDNN and cuDNN are.** Tables of frameworks often list them next to MPI and NCCL, but they
-# do something else. They are libraries of fast *computations* on one device: matrix products,
-# convolutions, normalisation. cuDNN [13] is NVIDIA's, for its GPUs. oneDNN [12] is for CPUs (and
-# Intel's GPUs); it was called MKL-DNN before, and PyTorch still says `torch.backends.mkldnn`.
-# Neither sends a message.
+# **What oneDNN and cuDNN are.** You find them listed next to MPI and NCCL, but they are libraries
+# of fast *computations* on one device: matrix products, convolutions, normalisation. cuDNN [10] is
+# NVIDIA's, for its GPUs. oneDNN [9] is for CPUs (and Intel's GPUs); it was called MKL-DNN before,
+# and PyTorch still says `torch.backends.mkldnn`. Neither sends a message.
 #
 # | question | on a CPU | on an NVIDIA GPU |
 # |---|---|---|
@@ -1398,8 +1399,8 @@ assert 2 * width < 0.2 * zaratan.alpha_s / zaratan.beta_s_per_byte and width == 
 # ## 15. How good are two numbers?
 #
 # Here are measurements between two nodes of a cloud, made with the OSU micro-benchmarks, the usual
-# ping-pong of this field [4]. Take two of the points, 64 KiB (96.5 µs) and 1 MiB (265 µs). Draw the
-# line through them, as in section 6.
+# ping-pong of this field [4]. Take two of the points, 64 KiB (96.5 µs) and 1 MiB (265 µs); a KiB
+# has 1024 bytes, and a MiB 1024 KiB. Draw the line through them, as in section 6.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("01/cloud", "How long did a message of 4 MiB take in this cloud?", unit="µs")
@@ -1416,10 +1417,10 @@ assert 0.05 < model_us / cloud_us[2**22] - 1 < 0.15
 reveal("01/cloud", cloud_us[2**22])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The model says 804 µs, and 720 µs were measured: 12 % too much. For a message that is four times as
-# long as any that was used, this is good. And how long does a message of 8 bytes take? The
-# model says 85 µs, and 19 µs were measured. There it is off by a factor of more than four, because
-# the library sends short messages in another way.
+# It took 720 µs, and your line says 12 % more. For a message that is four times as long as any that
+# you used, this is good. And how long does a message of 8 bytes take? The line says 85 µs, and 19
+# µs were measured. There it is off by a factor of more than four, because the library sends short
+# messages in another way.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (
@@ -1445,10 +1446,10 @@ show(figure, "Measured time of a message between two nodes of a cloud, with a st
      "2 KiB and another one at 64 KiB; a line through two long messages misses all short ones.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["limits"]
-# *Figure 8. Messages between two nodes of a cloud, and the model with two numbers.*
+# *Figure 8. Messages between two nodes of a cloud, and the line with two numbers.*
 #
 # Between 1 KiB and 2 KiB the time jumps to almost double. No straight line can jump. **What the
-# model leaves out**, with an example each:
+# formula leaves out**, with an example each:
 #
 # - *Protocols.* Eager and rendezvous have an $\alpha$ and a $\beta$ each, as you see here.
 # - *Place.* Two ranks in one node are closer than two ranks in two nodes. Use two pairs of numbers.
@@ -1574,7 +1575,7 @@ assert round(solved.time_us) == 17 <= 20
 assert not small.solved and round(small.time_us) == 216 and len(tensors_of_10) == 200
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 3: the edge comes last.** Two ranks hold half of a picture each. To compute the rows at
+# **Puzzle 3: the edge comes last.** Two ranks hold half of an image each. To compute the rows at
 # its edge, a rank needs the edge of the other one: 16,000 bytes. The rows inside need nothing. The
 # program exchanges edges, computes the inside (15 µs) and then the edge (2 µs). That takes 34 µs.
 # *Target: 20 µs.*
@@ -1632,9 +1633,9 @@ assert edges.sent_bytes == (16_000, 16_000)
 #
 # Try each one before you open its answer. The cell below each answer checks it.
 #
-# **Question 1.** A slide says: "latency $\alpha$ = 5 µs, bandwidth $\beta$ = 25 GB/s; a message
-# takes $\alpha + n\beta$." What is wrong? How long does a message of 1 MB take? From which size on
-# does the latency make up less than a tenth of the time?
+# **Question 1.** You read: "latency $\alpha$ = 5 µs, bandwidth $\beta$ = 25 GB/s; a message takes
+# $\alpha + n\beta$." What is wrong? How long does a message of 1 MB take? From which size on does
+# the latency make up less than a tenth of the time?
 #
 # <details><summary>Answer</summary>
 #
@@ -1814,13 +1815,10 @@ for module, (function, args) in arguments.items():
 #    github.com/pytorch/pytorch
 # 6. NVIDIA. NCCL user guide. docs.nvidia.com/deeplearning/nccl
 # 7. Gloo. github.com/pytorch/gloo
-# 8. M. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
-# 9. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
-# 10. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
-# 11. `cluster/machines/zaratan.toml`, with the source of each number. Nothing in it was measured on
-#     Zaratan.
-# 12. oneDNN, oneAPI Deep Neural Network Library. github.com/uxlfoundation/oneDNN
-# 13. S. Chetlur, C. Woolley, P. Vandermersch, J. Cohen, J. Tran, B. Catanzaro, E. Shelhamer. cuDNN:
+# 8. `cluster/machines/zaratan.toml`, with the source of each number. Nothing in it was measured on
+#    Zaratan.
+# 9. oneDNN, oneAPI Deep Neural Network Library. github.com/uxlfoundation/oneDNN
+# 10. S. Chetlur, C. Woolley, P. Vandermersch, J. Cohen, J. Tran, B. Catanzaro, E. Shelhamer. cuDNN:
 #     Efficient primitives for deep learning. arXiv:1410.0759, 2014.
 #
 # Read next: W. Gropp, E. Lusk, A. Skjellum, Using MPI, third edition, MIT Press, 2014, chapters 2 to

@@ -19,7 +19,7 @@
 #
 # Before you divide a computation among many processors you have to know it on one. Training a
 # network is a loop of three lines: multiply matrices to get a loss, multiply matrices to get its
-# gradient, and take a step. This lecture takes the loop apart, on one processor. In the end you can
+# gradient, and take a step. You take this loop apart here, on one processor. In the end you can
 # predict when training diverges, how much it computes, how much memory it holds, and which parts of
 # it a processor does quickly.
 
@@ -30,11 +30,11 @@
 # - compute the learning rate at which training blows up, with and without momentum, and watch it
 #   happen at that number;
 # - say what a mini-batch costs in accuracy of the gradient, and what it gains in steps;
-# - write layers, convolutions among them, as matrix products in two ways, and say why one of them is
-#   used and the other is not;
-# - count a network's parameters, operations and activation memory, and check them with torch;
-# - tell from the roofline which layers will use your processor well, which will not, and why it stops
-#   paying to give each worker fewer samples.
+# - write layers, convolutions among them, as matrix products in two ways, and say why one of them
+#   is used and the other is not;
+# - count a network's parameters, FLOP and activation memory, and check them with torch;
+# - tell from the roofline which layers will use your processor well, which will not, and why it
+#   stops paying to give each worker fewer samples.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** You need Python, NumPy, derivatives of functions of several variables, and
@@ -46,12 +46,11 @@
 # from the gap. Nobody grades it. The data is real: handwritten digits that come with scikit-learn.
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
-# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
+# **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are
+# minutes.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **One notation.** Slides on this subject use $\alpha$ for the learning rate and for the latency of
-# a network. They use $N$ for the samples, for the parameters and for the workers. In this lecture
-# each sign has one meaning:
+# **One notation.** In this lecture each sign has one meaning:
 #
 # | sign | meaning |
 # |---|---|
@@ -59,8 +58,10 @@
 # | $N$, $B$ | number of samples; batch size, which is the number of samples of one step |
 # | $X$, $W$, $T$ | samples (a row each), weights, targets |
 # | $f$, $G$ | loss, and its gradient with respect to the weights |
+# | $\tau$ | number of steps |
 # | $\lambda$ | an eigenvalue: how strongly the loss curves in one direction |
 # | $p$ | number of workers (ranks) |
+# | $Q$, $M$; $F$, $R$ | FLOP and bytes of a layer; FLOP and bytes that a processor does in a second |
 # | FLOP | one floating-point operation; a multiplication and an addition are two |
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -228,9 +229,9 @@ for lr, W in ends.items():
 reveal("02/three-rates", str(min(ends, key=lambda lr: loss(ends[lr]))))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With 0.001 the rate is too low: after 200 steps the loss is 0.42, still near the start. With 0.18 it
-# is too high: the loss is astronomical. Between them, 0.15 reads 95 % of the digits. Somewhere
-# between 0.15 and 0.18 there must be a border, and it is sharp. Where is it?
+# Your best rate is 0.15: it reads 95 % of the digits. With 0.001 the rate is too low: after 200
+# steps the loss is 0.42, still near the start. With 0.18 it is too high: the loss is astronomical.
+# So between 0.15 and 0.18 there must be a border, and it is sharp. Where is it?
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(accuracy(ends[0.15]), 2) == 0.95 and round(accuracy(ends[0.18]), 2) == 0.13
@@ -242,12 +243,12 @@ assert len(descend(0.001)) - 1 == 200 and list(ends) == [0.001, 0.15, 0.18]
 # at the best weights $W^*$. Subtract the two, and you get $G = H(W - W^*)$. So a step of gradient
 # descent does this to the *error* $E = W - W^*$:
 #
-# $$E_{t+1} = E_t - \eta H E_t = (I - \eta H)\,E_t .$$
+# $$E_{\tau+1} = E_\tau - \eta H E_\tau = (I - \eta H)\,E_\tau .$$
 #
 # $H$ is symmetric, so it has perpendicular eigenvectors. Look along one of them, with eigenvalue
-# $\lambda$. There each step multiplies the error by the number $1 - \eta\lambda$. After $t$ steps
+# $\lambda$. There each step multiplies the error by the number $1 - \eta\lambda$. After $\tau$ steps
 #
-# $$f(W_t) - f(W^*) = \frac12\sum_j \lambda_j\,(1-\eta\lambda_j)^{2t}\,\lVert c_j\rVert^2,
+# $$f(W_\tau) - f(W^*) = \frac12\sum_j \lambda_j\,(1-\eta\lambda_j)^{2\tau}\,\lVert c_j\rVert^2,
 # \qquad c_j = v_j^\mathsf{T}(W_0 - W^*) .$$
 #
 # This is a formula for the whole training curve. The error shrinks if $|1-\eta\lambda| < 1$ for every
@@ -266,9 +267,9 @@ print(f"border at {lr_max:.4f}")
 
 # %% slideshow={"slide_type": "fragment"}
 c = eigenvectors.T @ (W0 - best)
-t = np.arange(201)[:, None]
+tau = np.arange(201)[:, None]  # numbers of steps
 for lr in (0.001, 0.15, 0.18):
-    factors = (1 - lr * eigenvalues) ** (2 * t)  # (steps, directions)
+    factors = (1 - lr * eigenvalues) ** (2 * tau)  # (steps, directions)
     formula = loss(best) + 0.5 * factors @ (eigenvalues * (c**2).sum(axis=1))
     losses = [loss(W) for W in descend(lr)]
     np.testing.assert_allclose(losses, formula, rtol=1e-9)
@@ -321,10 +322,11 @@ reveal("02/above-border", "it falls for ever" if lowest == 200 else rises)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. Loss during 200 steps, for learning rates below and above the border.*
 #
-# At 0.99 of the border, every step overshoots in the steepest direction and comes back a little less.
-# At 1.01 it comes back a little more. A straight line on this axis is a constant factor in each step,
-# $(1-\eta\lambda_1)^2$. Note the beginning: above the border the loss *falls* for 17 steps, while the
-# other directions gain more than the steepest one loses. **A run that looks healthy can be doomed.**
+# At 0.99 of the border, every step overshoots in the steepest direction and comes back a little
+# less. At 1.01 it comes back a little more. A straight line on this axis is a constant factor in
+# each step, $(1-\eta\lambda_1)^2$. Look at the beginning: above the border your loss *falls* for 17
+# steps, while the other directions gain more than the steepest one loses. **A run that looks
+# healthy can be doomed.**
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert lowest == 17 and below[-1] < 0.17 and above[-1] > 100
@@ -342,11 +344,10 @@ for k in (1, 10, 30, 50):
 print(f"{(eigenvalues < 1e-9).sum()} eigenvalues are zero")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The largest eigenvalue, 11.46, is 16 times the second, 0.70. It belongs to the picture that all
-# images have in common, their mean. (Question 5 removes it.) The tenth direction after it takes 57
-# steps, and the last ones take more than you will ever do. Three directions never move: three pixels
-# are white in all images. This does no harm, because such directions hardly change any score.
-# **What the data does not show, descent does not learn.**
+# The largest eigenvalue is 16 times the second. It belongs to what all images have in common, their
+# mean image. (In question 5 you remove it.) The last directions take more steps than you will ever
+# do. Three never move, because three pixels are white in all images. This does no harm, since such
+# directions hardly change any score. **What the data does not show, descent does not learn.**
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.allclose(eigenvalues[:2].round(2), [11.46, 0.70])
@@ -386,8 +387,8 @@ for B in (1, 16, 256, 1024):
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # To halve the error of the direction you need four times the images, which is four times the work.
-# That is a bad bargain far from the minimum, where any rough direction is good. This is why small
-# batches win there. Near the minimum only the noise is left.
+# Far from the minimum that is a bad bargain, because any rough direction is good there. So small
+# batches win. Near the minimum only the noise is left.
 #
 # Now train for forty epochs, once with batches of 32 and once with all images at once. The learning
 # rate is the same.
@@ -447,12 +448,18 @@ reveal("02/first-epoch", lower)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. Forty epochs with all images at once, and with batches of 32.*
 #
-# After one epoch the loss is 0.448 with all images, which made one step. It is 0.219 with batches,
-# which made 45 steps for the same work. After 40 epochs the full batch has come down to 0.203. The
-# small batches stopped getting better long before. They stay near 0.191, because every step
-# overshoots by its noise. Divide the learning rate by ten, and the noise is averaged over ten times
-# as many steps: you get 0.156, next to the lowest possible 0.153. Take large steps first and small
-# steps later. This is the whole idea of a learning-rate *schedule*.
+# **After one epoch the batches of 32 are ahead: they made 45 steps for the work of one.**
+#
+# | | after 1 epoch | after 40 |
+# |---|---|---|
+# | all images at once | 0.448 | 0.203 |
+# | batches of 32 | 0.219 | about 0.191 |
+# | batches of 32, learning rate / 10 from epoch 20 | 0.219 | 0.156 |
+#
+# But your small batches stop getting better long before the end, because every step overshoots by
+# its noise. Divide the learning rate by ten, and the noise is averaged over ten times as many
+# steps: you come close to the lowest possible loss, 0.153. Take large steps first and small steps
+# later. This is the whole idea of a learning-rate *schedule*.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(x, 3) for x in (full[1], small[1], full[-1])] == [0.448, 0.219, 0.203]
@@ -463,8 +470,8 @@ assert len(full) - 1 == 40 and round(loss(best), 3) == 0.153
 # ## 5. Four workers: sum or mean?
 #
 # The gradient is a mean over images. So each of four workers can take a quarter of the images and
-# find *their* mean gradient. Then the four results are put together. This is data parallelism. Suppose
-# that you write it like this: the workers find $g_1, \dots, g_4$, and the step is
+# find *their* mean gradient. Then the four results are put together. This is data parallelism.
+# Suppose that you write it like this: the workers find $g_1, \dots, g_4$, and the step is
 # $W \leftarrow W - \eta \sum_n g_n$.
 #
 # You can run that. A **rank** is a process that runs your function. The object `comm` connects it to
@@ -518,9 +525,9 @@ reveal("02/sum-or-mean", "they learn faster" if ratio < 0.9 else verdict)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 4. Three steps of four workers. Each bar is a call of* `allreduce`*.*
 #
-# Each $g_n$ is a mean already, so their sum is four times the gradient. Your learning rate is then four
-# times what you wrote: 2.3 times the border of section 3. Divide by the number of workers. Or let the
-# workers *sum* over their images, and divide by $B$ once.
+# Each $g_n$ is a mean already, so their sum is four times the gradient. Your learning rate is then
+# four times what you wrote: 2.3 times the border of section 3. Divide by the number of workers. Or
+# let the workers *sum* over their images, and divide by $B$ once.
 #
 # All workers get the same sum and take the same step. So their four copies of the weights stay equal,
 # to the last bit. No worker goes on before all of them have put in their part.
@@ -557,9 +564,9 @@ np.testing.assert_allclose(in_torch.values[0], averaged.values[0], atol=1e-12)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **And if the shards are unequal?** 1437 images don't divide by 4. Then the mean of the four means
-# gives more weight to the images of short shards. Another error is to cut a batch at $B/4$, $2B/4$ and
-# so on, and to give the image at each cut to two workers. Neither error crashes the program, and the
-# loss goes down in both cases.
+# gives more weight to the images of short shards. Another error is to cut a batch at $B/4$, $2B/4$
+# and so on, and to give the image at each cut to two workers. Neither error crashes the program,
+# and the loss goes down in both cases.
 
 # %% slideshow={"slide_type": "fragment"}
 W = np.zeros((65, 10))
@@ -580,9 +587,9 @@ print(f"cuts counted twice  {distance(sum(twice) / 4):.0e}")
 print(f"weighted mean       {distance(weighted):.0e}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Errors of some thousandths and less stay hidden behind the noise of mini-batches for ever. Only a
-# comparison with one worker, to all digits, finds them. A parallel program has to pass that
-# comparison before you may call it fast.
+# Errors of some thousandths and less stay hidden behind the noise of mini-batches for ever. You
+# find them only if you compare with one worker, to all digits. Your parallel program has to pass
+# that comparison before you may call it fast.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert 1e-5 < distance(sum(means) / 4) < 1e-3 and 1e-4 < distance(sum(twice) / 4) < 1e-2
@@ -591,13 +598,14 @@ assert distance(weighted) < 1e-12 and N % 4 != 0 and N == 1437
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 6. Counting: parameters, operations, memory
 #
-# Now count all of AlexNet. One rule counts every layer. A weight is multiplied once at each *position*
-# of the output. (A linear layer has one position.)
+# Now count all of AlexNet. (`groups=2` is for its halves on two cards.) One rule counts every
+# layer. A weight is multiplied once at each *position* of the output. (A linear layer has one
+# position.)
 #
 # $$\text{FLOP of the forward pass} = 2\cdot\text{weights}\cdot\text{positions}\cdot B .$$
 #
-# Torch can build a network without memory for its numbers, on the device "meta". The shapes are real,
-# and the values don't exist. So you can count on a laptop what would not fit there.
+# Torch can build a network without memory for its numbers, on the device "meta". The shapes are
+# real, and the values don't exist. So you can count on your laptop what would not fit there.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -652,10 +660,9 @@ for name, row, flop in zip(NAMES, layers, flops):
 print(f"all    {num_parameters:12,} {sum(flops) / 1e6:17.1f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# There are 60,965,224 parameters, in agreement with the 60 million of the paper [7]. Without the two
-# groups there would be 62,378,344. One image takes 1449 million operations. Look at who owns what. The
-# convolutions hold 4 % of the parameters and do 92 % of the work. The linear layers do the reverse.
-# This decides how such a network is divided among processors
+# There are 60,965,224 parameters, in agreement with the 60 million of the paper [7]. Who owns what?
+# The convolutions hold 4 % of the parameters and do 92 % of the FLOP. The linear layers do the
+# reverse. This decides how you divide such a network among processors
 # ([lecture 8](08_model_versus_data.ipynb)).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -673,13 +680,13 @@ assert round(sum(row.parameters for row in layers[:8]) / num_parameters, 2) == 0
 assert round(sum(flops[:8]) / sum(flops), 2) == 0.92 and round(sum(flops) / 1e6) == 1449
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Memory.** $dW = X^\mathsf{T}dY$ needs the *input* of the layer. So the forward pass has to leave all
-# activations in memory until the backward pass needs them. An **activation** is what a layer puts out,
-# for example the $55\cdot 55\cdot 96$ numbers after `conv1` for each image. A well-known slide [5]
-# adds them up for AlexNet and 128 images, and finds 782 MB.
+# **Memory.** Write $dY$ for the gradient of the loss with respect to a layer's outputs. The
+# gradient of its weights, $dW = X^\mathsf{T}dY$ as in section 2, needs the *input* of the layer. So
+# the forward pass has to leave all activations in memory until then. An **activation** is what a
+# layer puts out, for example the $55\cdot 55\cdot 96$ numbers after `conv1` for each image.
 #
-# You can ask torch what it really keeps. A hook sees each tensor that the forward pass saves for the
-# backward pass. It works on "meta" too.
+# How much is that? You can ask torch what it really keeps. A hook sees each tensor that the forward
+# pass saves for the backward pass. It works on "meta" too.
 
 
 # %% slideshow={"slide_type": "slide"}
@@ -712,22 +719,20 @@ for dtype, nbytes in saved.items():
 reveal("02/kept", sum(saved.values()) / 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It keeps 605 MB. Of these, 479 MB are the input and every output once, to the byte. (ReLU overwrites
-# its input, so it costs nothing.) The other 125 MB are integers: pooling remembers *which* pixel of a
-# window was the largest, as an integer of 8 bytes for each output.
+# It keeps 605 MB. Of these, 479 MB are the input and every output once, to the byte. (ReLU sets
+# negative numbers to zero in its input, so it costs nothing.) The others are integers: pooling
+# takes the largest pixel of a window, and remembers *which* it was, in 8 bytes for each output.
 #
-# The slide's sum is right, 781,616,640 bytes, but its factors of 2 don't follow one rule. It counts the
-# outputs of the first four layers twice, and those of all others once. So there are two conventions,
-# 479 MB and 782 MB, and neither of them is what torch keeps. **A formula for memory is a convention
-# until you have measured it.**
+# On paper you find other sums: with the outputs of the first four layers twice, it is 782 MB [5].
+# Neither is what torch keeps. **A formula for memory is a convention until you have measured it.**
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 first = 227 * 227 * 3 + 55 * 55 * 96 * 2 + 96 * 27 * 27 * 2 + 256 * 27 * 27 * 2
 rest = 256 * 13 * 13 * 2 + 13 * 13 * 384 * 2 + 256 * 13 * 13 + 6 * 6 * 256 + 4096 * 2 + 1000
-slide = first + rest  # numbers of an image, as the slide adds them up
+on_paper = first + rest  # numbers of an image, with the first four outputs twice
 once = 3 * 227 * 227 + sum(row.num_out for row in layers)
-assert 4 * 128 * slide == 781_616_640 and round(4 * 128 * slide / 1e6) == 782
-assert slide == once + sum(row.num_out for row in layers[:4])  # conv1, pool1, conv2, pool2
+assert 4 * 128 * on_paper == 781_616_640 and round(4 * 128 * on_paper / 1e6) == 782
+assert on_paper == once + sum(row.num_out for row in layers[:4])  # conv1, pool1, conv2, pool2
 assert 4 * 128 * once == 479_397_376 and round(4 * 128 * once / 1e6) == 479
 pooled = sum(row.num_out for row in layers if row.kind == "MaxPool2d")
 assert saved[torch.float32] == 4 * 128 * once + 4  # and one number of the loss's own
@@ -735,9 +740,9 @@ assert saved[torch.int64] == 8 * 128 * pooled + 8 * 128  # and the labels
 assert round(sum(saved.values()) / 1e6) == 605 and round(saved[torch.int64] / 1e6) == 125
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **Why there were two cards.** Training holds more than activations. The gradients of the activations
-# are as large as the activations. For each parameter there are three numbers: the weight, its
-# gradient and its velocity.
+# **Why there were two cards.** Training holds more than activations. The gradients of the
+# activations are as large as the activations. For each parameter there are three numbers: the
+# weight, its gradient and its velocity (section 11).
 
 # %% slideshow={"slide_type": "fragment"}
 parameter_bytes = 4 * num_parameters
@@ -746,41 +751,41 @@ print(f"parameters {parameter_bytes / 1e6:.0f} MB")
 print(f"training {training_bytes / 1e9:.2f} GB")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With the slide's count that makes 2.3 GB, before any workspace. A card of 2012 had 3 GB. The authors
-# give the memory as the reason why they cut AlexNet in two [7].
+# With the count on paper that makes 2.3 GB, before any workspace. A card of 2012 had 3 GB. The
+# authors give the memory as the reason why they partitioned AlexNet [7].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(parameter_bytes / 1e6) == 244 and round(training_bytes / 1e9, 1) == 2.3
-assert training_bytes == 2 * 4 * 128 * slide + 3 * parameter_bytes
+assert training_bytes == 2 * 4 * 128 * on_paper + 3 * parameter_bytes
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 7. The roofline
 #
-# A processor has two speeds: how fast it calculates, and how fast it gets numbers from memory. A layer
-# that does $F$ operations and moves $M$ bytes takes at least
+# A processor has two speeds: $F$ FLOP in a second, and $R$ bytes in a second from memory. A layer
+# that does $Q$ FLOP and moves $M$ bytes takes at least
 #
-# $$t \ge \max\left(\frac{F}{\text{FLOP/s}},\; \frac{M}{\text{bytes/s}}\right),
-# \qquad\text{so}\qquad
-# \frac{F}{t} \le \min\left(\text{FLOP/s},\; \frac{F}{M}\cdot\text{bytes/s}\right).$$
+# $$\max\left(\frac{Q}{F},\; \frac{M}{R}\right) \text{ seconds},
+# \qquad\text{so it reaches at most}\qquad
+# \min\left(F,\; \frac{Q}{M}\,R\right) \text{ FLOP/s}.$$
 #
-# $F/M$ is called the *intensity* of the layer: the operations for each byte. Drawn over the intensity,
-# the bound looks like a roof [9]. It is a slope where memory limits, and then it is flat. At the
-# corner the two speeds balance.
+# $Q/M$ is called the **arithmetic intensity** of the layer: the FLOP for each byte. Drawn over the
+# intensity, the bound looks like a roof [9]. It is a slope where memory limits, and then it is
+# flat. At the corner the two speeds balance.
 
 # %% slideshow={"slide_type": "fragment"}
 a100 = ringside.Machine.load("zaratan")  # a rank is an A100 in float32, no tensor cores
 corner = a100.flop_per_s / a100.memory_bytes_per_s
 print(f"{a100.flop_per_s / 1e12:g} TFLOP/s, {a100.memory_bytes_per_s / 1e9:g} GB/s")
-print(f"corner at {corner:.1f} operations a byte: {4 * corner:.0f} for each float32")
+print(f"corner at {corner:.1f} FLOP a byte: {4 * corner:.0f} for each float32")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For each number that it reads from memory, an A100 wants to do 50 operations. An addition of two
-# vectors does a third of an operation for each number that it moves. A matrix product can reach 50,
+# For each number that it reads from memory, an A100 wants to do 50 FLOP. An addition of two
+# vectors does a third of a FLOP for each number that it moves. A matrix product can reach 50,
 # *if its numbers are used again and again*. How often are they used? A linear layer of $d$ by $d'$
-# weights does $2Bdd'$ operations. It moves $4(dd' + Bd + Bd')$ bytes. While $B$ is small, the weights
+# weights does $2Bdd'$ FLOP, and moves $4(dd' + Bd + Bd')$ bytes. While $B$ is small, the weights
 # dominate:
 #
-# $$\frac{F}{M} = \frac{2Bdd'}{4(dd' + Bd + Bd')} \approx \frac{B}{2} .$$
+# $$\frac{Q}{M} = \frac{2Bdd'}{4(dd' + Bd + Bd')} \approx \frac{B}{2} .$$
 #
 # So the intensity of a linear layer is half its batch size.
 
@@ -851,7 +856,7 @@ for axis in (top, bottom):
     axis.axvline(corner, color="#57606a", linestyle=":")
 show(
     figure,
-    "Above, the roofline of an A100: a slope up to 12.5 operations a byte, then flat at 19.5 "
+    "Above, the roofline of an A100: a slope up to 12.5 FLOP a byte, then flat at 19.5 "
     "TFLOP/s. The layer fc6 climbs the slope with 1, 2, 4, 8 and 16 images and stands on the flat "
     "part from 32. Below, the range of each AlexNet layer from 1 to 128 images: the five "
     "convolutions lie right of the corner, the three linear layers begin far left of it.",
@@ -861,13 +866,14 @@ show(
 reveal("02/one-image", 100 * share["fc6", 1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are blue,
-# linear layers are orange.*
+# *Figure 5. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are
+# blue, linear layers are orange.*
 #
-# The convolutions stand under the flat roof even with one image, because a kernel is used again at
-# every position. The linear layers begin at the far left, at 4 % of the peak. With one image each
-# weight is fetched from memory to be used once. With 128 images it is used 128 times, and the layers
-# reach the roof. **Batching turns a linear layer from a memory problem into an arithmetic problem.**
+# With one image fc6 reaches at most 4 % of the peak, because each weight is fetched from memory to
+# be used once. With 128 images it is used 128 times, and your linear layers reach the roof. The
+# convolutions stand under the flat roof even with one image, because a kernel is used again at
+# every position. **Batching turns a linear layer from a memory problem into an arithmetic
+# problem.**
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(share["fc6", 1], 2) == 0.04 and share["fc6", 128] == 1
@@ -876,9 +882,9 @@ assert share["conv2", 1] == share["conv2", 128] == 1
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 8. AlexNet, 2012: bound and measurement
 #
-# How good is such a count? AlexNet's training made about 90 passes over 1.2 million images, and took five
-# to six days on two cards of the type `GTX 580` [7]. The number of their cores and the clock are public
-# [10]: 512 cores at 1.544 GHz. A core does two operations in a tick.
+# How good is such a count? AlexNet's training made about 90 passes over 1.2 million images, on two
+# cards of the type `GTX 580` [7]. The number of their cores and the clock are public [10]: 512
+# cores at 1.544 GHz. A core does two FLOP in a tick.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -902,10 +908,10 @@ print("5 to 6 days are {:.0%} to {:.0%} of the peak".format(*shares_reached))
 reveal("02/alexnet-days", bound_days)
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
-# **This closes the question of the beginning.** At the peak it would take 1.6 days. It took 5 to 6, which
-# is 27 to 33 % of the peak, with hand-written kernels of 2012 [7]. A bound should behave like that: the
-# measurement lies above it, and not by an order of magnitude. And there were two cards because
-# training wants 2.3 GB and more (section 6), and a card had 3 GB.
+# **This closes the question of the beginning.** At the peak it would take 1.6 days. It took 5 to 6,
+# which is 27 to 33 % of the peak [7]. A bound should behave like that: the measurement lies above
+# it, and not by an order of magnitude. And there were two cards because training wants 2.3 GB and
+# more (section 6), and a card had 3 GB.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
 assert round(bound_days, 1) == 1.6 and round(gtx580 / 1e12, 2) == 1.58
@@ -916,16 +922,18 @@ assert total / 90 / training_flops(flops) == 1.2e6 and round(training_bytes / 1e
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 9. Where these models break
 #
-# - **The quadratic bowl** is exact for one linear layer and a squared error. In a network $H$ changes
-#   as you move, and the border with it. This is why a *warm-up* of the learning rate helps (lecture 4).
-# - **The scatter formula** is exact for one step. It doesn't say what noise does to the network that
-#   comes out at the end. A lower training loss is not a better network.
-# - **FLOP** count the definition of an operation, not what the library does instead. By this count a
-#   GPU of 2017 reached *more* than its peak ([AlexNet and VGG-16](systems.md#alexnet-and-vgg-16)).
+# - **The quadratic bowl** is exact for one linear layer and a squared error. In a network $H$
+#   changes as you move, and the border with it. This is why a *warm-up* of the learning rate helps
+#   (lecture 4).
+# - **The scatter formula** is exact for one step. It doesn't say what noise does to the network
+#   that comes out at the end. A lower training loss is not a better network.
+# - **FLOP** count the definition of an operation, not what the library does instead. By this count
+#   a GPU of 2017 reached *more* than its peak
+#   ([AlexNet and VGG-16](systems.md#alexnet-and-vgg-16)).
 # - **Bytes** were counted as if each number moved once. A product that is too large for the caches
 #   moves them more often. Fused operations move them less often.
-# - **The roofline** is an upper bound. It knows no start-up except the 5 µs that we gave it, no shape
-#   that fills a processor badly, and no clock that is lowered when the chip gets hot.
+# - **The roofline** is an upper bound. It knows no start-up, no shape that fills a processor badly,
+#   and no clock that is lowered when the chip gets hot.
 # - **Memory** for workspaces, for fragments and for the library itself is in no formula at all.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -934,12 +942,12 @@ assert total / 90 / training_flops(flops) == 1.2e6 and round(training_bytes / 1e
 # | quantity | formula | checked by |
 # |---|---|---|
 # | gradient of a layer $Y = XW + b$ | $dW = X^\mathsf{T}dY$, $dX = dY\,W^\mathsf{T}$ | finite differences, torch |
-# | border of the learning rate | $2(1+\mu)/\lambda_\text{max}$ | runs 1 % below and above |
+# | border of the learning rate, with momentum (section 11) | $2(1+\mu)/\lambda_\text{max}$ | runs 1 % below and above |
 # | work of momentum | as $\eta/(1-\mu)$ | two runs that agree |
 # | scatter of a mini-batch | $\frac{\sigma^2}{B}\cdot\frac{N-B}{N-1}$ | 400 draws |
 # | FLOP forward, training | $2\cdot$weights$\cdot$positions$\cdot B$; 3 times that | torch's counter |
 # | activations | every output once, and what else is saved | torch's hooks |
-# | time of a layer | the longer of $F/$speed and $M/$bandwidth | an upper bound on speed |
+# | time of a layer | the longer of $Q/F$ and $M/R$ | an upper bound on speed |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert len(draws) == 400
@@ -957,20 +965,21 @@ assert len(draws) == 400
 #
 # $$V \leftarrow \mu V + G, \qquad W \leftarrow W - \eta V .$$
 #
-# In a direction where the gradient keeps its sign, the velocity grows to $1 + \mu + \mu^2 + \dots =
-# 1/(1-\mu)$ gradients. So $\mu = 0.9$ goes ten times as far with the same $\eta$. Where the gradient
-# alternates, the velocities cancel. What does that do to the border?
+# In a direction where the gradient keeps its sign, the velocity grows to
+# $1 + \mu + \mu^2 + \dots = 1/(1-\mu)$ gradients. So $\mu = 0.9$ goes ten times as far with the
+# same $\eta$. Where the gradient alternates, the velocities cancel. What does that do to the
+# border?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# Look along one eigenvector again, at the error $e_t$. The last step was $e_t - e_{t-1} =
-# -\eta v_{t-1}$. Use this to eliminate the velocity:
+# Look along one eigenvector again, at the error $e_\tau$. The last step was
+# $e_\tau - e_{\tau-1} = -\eta v_{\tau-1}$. Use this to eliminate the velocity:
 #
-# $$e_{t+1} = e_t + \mu(e_t - e_{t-1}) - \eta\lambda e_t .$$
+# $$e_{\tau+1} = e_\tau + \mu(e_\tau - e_{\tau-1}) - \eta\lambda e_\tau .$$
 #
-# Try $e_t = r^t$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$. This equation has two roots, with
-# product $\mu < 1$. If they are complex, both have length $\sqrt\mu$, and the error shrinks. If they
-# are real, the first one to leave the interval from $-1$ to 1 leaves it at $r = -1$. (At $r = 1$ it
-# would need $\eta\lambda = 0$.) Put $r = -1$ into the equation:
+# Try $e_\tau = r^\tau$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$. This equation has two roots,
+# with product $\mu < 1$. If they are complex, both have length $\sqrt\mu$, and the error shrinks.
+# If they are real, the first one to leave the interval from $-1$ to 1 leaves it at $r = -1$. (At
+# $r = 1$ it would need $\eta\lambda = 0$.) Put $r = -1$ into the equation:
 #
 # $$1 + (1+\mu-\eta\lambda) + \mu = 0 \qquad\text{so}\qquad
 # \eta_\text{max} = \frac{2(1+\mu)}{\lambda_\text{max}} .$$
@@ -1030,10 +1039,11 @@ assert all(losses[-2] < 0.17 and losses[-1] > 100 for losses in measured.values(
 assert round(loss(best), 3) == 0.153 and np.isclose(1 + mu, 1.9)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the knobs.** On the left you see the errors of the weights of one digit in the two steepest
-# directions, step by step, over lines of equal loss. On the right you see the loss with all 65
-# directions. Find these four: a zigzag; a path that swings past the minimum, like a ball in a bowl; a
-# run that passes the border by little; and a learning rate that explodes alone but not with momentum.
+# **Move the sliders.** On the left you see the errors of the weights of one digit in the two
+# steepest directions, step by step, over lines of equal loss. On the right you see the loss with
+# all 65 directions. Find these four: a zigzag; a path that swings past the minimum, like a ball in
+# a bowl; a run that passes the border by little; and a learning rate that explodes alone but not
+# with momentum.
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1079,9 +1089,9 @@ assert len(eigenvalues) == 65 and len(descend(0.1, 0.0, num_steps=60)) == 60 + 1
 #
 # $$Z = XW_1 + b_1, \qquad A = \max(Z, 0), \qquad S = AW_2 + b_2 .$$
 #
-# Scores become probabilities by $p_k = e^{s_k}/\sum_c e^{s_c}$. The loss is the mean of $-\log p$ of
-# the right digit. It is called the *cross-entropy*. Then go backward with the chain rule, from the
-# end to the start [4]. Write $dS$ for $\partial f/\partial S$, and so on:
+# Scores become probabilities by $P_{ik} = e^{S_{ik}}/\sum_c e^{S_{ic}}$. The loss is the mean of
+# $-\log P$ of the right digit. It is called the **cross-entropy**. Then go backward with the chain
+# rule, from the end to the start [4]. Write $dS$ for $\partial f/\partial S$, and so on:
 #
 # $$dS = \tfrac1B(P - T), \qquad dW_2 = A^\mathsf{T}dS, \qquad dA = dS\,W_2^\mathsf{T}, \qquad
 # dZ = dA\cdot[Z>0], \qquad dW_1 = X^\mathsf{T}dZ .$$
@@ -1191,14 +1201,19 @@ reveal("02/network-too-high", words if np.isfinite(end) else "at infinity")
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 8. Training loss of a network with two layers, for four learning rates.*
 #
-# It is the same picture as before, though nothing is quadratic any more. A rate of 0.003 is too low:
-# the network reads 73 % after 20 epochs. A rate of 0.3 reads 99 % of digits that it has never seen.
-# (The best weighted sums read 94 %.) A rate of 3 is too high: the first steps throw the weights so far
-# that no unit ever answers again, and the network guesses for ever. It doesn't explode. The sign to
-# look for is a loss that *stays* at log 10 = 2.30.
+# A rate of 3 is too high, but the loss doesn't explode: it ends near log 10 = 2.30. The first steps
+# throw the weights so far that no unit ever answers again, and your network guesses for ever. **The
+# sign to look for is a loss that *stays* at log 10.** Otherwise you see what you saw before, though
+# nothing is quadratic any more:
 #
-# Momentum does here what section 11 says, too: $\eta = 0.03$ with $\mu = 0.9$ ends at 0.037, and so
-# does $\eta = 0.3$ without momentum.
+# | learning rate | digits read after 20 epochs |
+# |---|---|
+# | 0.003, too low | 73 % |
+# | 0.3 | 99 % |
+# | (the best weighted sums) | 94 % |
+#
+# Momentum does here what section 11 says, too: $\eta = 0.03$ with $\mu = 0.9$ ends at the same loss
+# as $\eta = 0.3$ without, 0.037.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(one[0][-1], 3) for one in trained.values()][:3] == [1.646, 0.249, 0.037]
@@ -1269,8 +1284,8 @@ assert rates[-1] == 1.28
 # of [6], a 2 by 2 kernel on a 3 by 3 image:
 #
 # ```text
-#  A B C      a b        P = aA + bB + cD + dE      Q = aB + bC + cE + dF
-#  D E F      c d        R = aD + bE + cG + dH      S = aE + bF + cH + dJ
+#  A B C      a b        w = aA + bB + cD + dE      x = aB + bC + cE + dF
+#  D E F      c d        y = aD + bE + cG + dH      z = aE + bF + cH + dJ
 #  G H J
 # ```
 #
@@ -1295,11 +1310,11 @@ zeros = (toeplitz == 0).sum().item()
 print(f"{zeros} of {toeplitz.numel()} entries are zero")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each row is the kernel at one position. It moves to the right as you go down. Such a matrix, with the
-# same number along each diagonal of a block, is called a **Toeplitz** matrix.
+# Each row is the kernel at one position. It moves to the right as you go down. Such a matrix, with
+# the same number along each diagonal of a block, is called a **Toeplitz** matrix.
 #
-# It is good for *thinking*. For instance, what is the backward pass? For $y = Mx$ it is
-# $dx = M^\mathsf{T}dy$. Each row of the transposed matrix collects, for one pixel, all the windows
+# It is good for *thinking*. For instance, what is the backward pass? For $y = Kx$ it is
+# $dx = K^\mathsf{T}dy$. Each row of the transposed matrix collects, for one pixel, all the windows
 # that contain it. So where windows overlap, their contributions *add*.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1330,10 +1345,9 @@ print("numpy.correlate", np.correlate(impulse, kernel3, "valid"))
 print("torch conv1d   ", F.conv1d(x[None, None], k[None, None]).flatten().numpy())
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Why nobody computes it that way.** Take the second convolution of AlexNet [7], the network that won
-# the ImageNet contest in 2012. It makes $256\times 27\times 27$ numbers from
-# $96\times 27\times 27$. Its kernels are 5 by 5, and zeros are added at the edges. The channels are in
-# two groups that don't see each other.
+# **Why nobody computes it that way.** Take the second convolution of AlexNet [7]. It makes
+# $256\times 27\times 27$ numbers from $96\times 27\times 27$. Its kernels are 5 by 5, and zeros are
+# added at the edges. The channels are in two groups that don't see each other.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("02/toeplitz", "How large is its Toeplitz matrix in float32?", unit="GB")
@@ -1365,9 +1379,9 @@ right = F.conv2d(x, k, padding=1, stride=2)
 torch.testing.assert_close(product.reshape(2, 8, 5, 5), right)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# This is one dense product of a small matrix and a long one, and that is what processors do best. The
-# price is copies. Each pixel is copied into every window that contains it, up to $5\cdot 5$ times with
-# 5 by 5 kernels.
+# This is one dense product of a small matrix and a long one, and that is what processors do best.
+# The price is copies. Each pixel is copied into every window that contains it, up to $5\cdot 5$
+# times with 5 by 5 kernels.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("02/im2col", "How large is im2col's matrix for 128 images?", unit="MB")
@@ -1379,9 +1393,10 @@ print(f"input {input_bytes / 1e6:.1f} MB, spread out {spread_bytes / 1e6:.0f} MB
 reveal("02/im2col", spread_bytes / 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It takes 896 MB, made from 35.8 MB. So libraries build this matrix piece by piece in fast memory, and
-# never as a whole (an *implicit* matrix product). Or they work image by image. Or they use algorithms
-# that need fewer multiplications ([Winograd's](systems.md#alexnet-and-vgg-16), for example).
+# It takes 896 MB, made from 35.8 MB. So libraries build this matrix piece by piece in fast memory,
+# and never as a whole (an *implicit* matrix product). Or they work image by image. Or they use
+# algorithms that need fewer multiplications ([Winograd's](systems.md#alexnet-and-vgg-16), for
+# example).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert spread_bytes == 25 * input_bytes and round(spread_bytes / 1e6) == 896
@@ -1393,10 +1408,10 @@ assert round(input_bytes / 1e6, 1) == 35.8
 # Take a batch of 128 images and more and more workers. With $p$ workers each takes $128/p$ images.
 # Suppose that the network between them costs *nothing*.
 #
-# A program can declare its work to Ringside's clock. The clock then advances as the roofline says, and
-# 5 µs more to start each operation. A training step has three parts: each layer forward, two products
-# for each layer backward, and an update. The update reads weight, gradient and velocity, and writes two
-# of them back.
+# A program can declare its work to Ringside's clock. The clock then advances as the roofline says,
+# and 5 µs more to start each operation. A training step has three parts: each layer forward, two
+# products for each layer backward, and an update. The update reads weight, gradient and velocity,
+# and writes two of them back.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1445,10 +1460,10 @@ reveal("02/all", gains[128])
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 10. A training step of one of 128 workers, with one image. The last bar is the update.*
 #
-# 16 workers are 9.9 times as fast, and 128 workers 19.3 times, on a network that costs nothing. There
-# are two main reasons, and both are in the roofline. First, with few images the linear layers slide
-# down the slope. Second, the update takes 0.78 ms however few images there are, because it moves every
-# parameter. With one image for each worker the update is half of the step.
+# 16 workers are 9.9 times as fast, and 128 workers 19.3 times, on a network that costs nothing.
+# There are two main reasons, and both are in the roofline. First, with few images the linear layers
+# slide down the slope. Second, the update takes 0.78 ms however few images there are, because it
+# moves every parameter. With one image for each worker the update is half of the step.
 #
 # So data parallelism is slow long before it reaches its limit of $p = B$ workers. Lecture 3 adds what
 # the network costs.
@@ -1459,12 +1474,13 @@ assert round(update_s * 1e3, 2) == 0.78 and 0.5 <= update_s / runs[128].makespan
 assert list(runs) == [1, 4, 16, 128] and round(gains[16], 1) == 9.9 and round(gains[128], 1) == 19.3
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **One network through the course.** AlexNet is small today. So one larger network goes with you through
-# this course: a GPT, which is a network that continues text, with 1652 million parameters [13]. Each
-# lecture adds a line to its *ledger*: how long one training step takes, how much of that a GPU waits for
-# others, and how much memory it needs. Here is the line for one GPU, with 8 sequences of 2048 tokens in
-# a step. (A token is a piece of a word.) The model of the machine computes at the rate that this network
-# reached when it was measured, 137 TFLOP/s in bf16 [13], and not at the peak.
+# **One network through the course.** AlexNet is small today. So one larger network goes with you
+# through this course: a GPT, which is a network that continues text, with 1652 million parameters
+# [13]. Each lecture adds a line to its *ledger*: how long one training step takes, how much of that
+# a GPU waits for others, and how much memory it needs. Here is the line for one GPU, with 8
+# sequences of 2048 tokens in a step. (A token is a piece of a word.) The model of the machine
+# computes at the rate that this network reached when it was measured, 137 TFLOP/s in bf16 [13], and
+# not at the peak.
 
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
 from ringside.course.lectures import course_machine, course_step, ledger
@@ -1475,9 +1491,9 @@ gpt_bytes = max(memory["peak"] for memory in traced.memory)
 ledger("02", gpus=1, step_s=gpt_step_s, exposed_s=0.0, memory_bytes=gpt_bytes)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A step takes 1.79 s. No other GPU takes part, so nothing is exposed. It needs 33.9 GB of the 42.4 GB of
-# this GPU. So the network fits, but one that is a third larger doesn't. The later lectures make the step
-# faster and the memory smaller.
+# A step takes 1.79 s. No other GPU takes part, so nothing is exposed. It needs 33.9 GB of the 42.4
+# GB of this GPU. So the network fits, but one that is a third larger doesn't. The later lectures
+# make the step faster and the memory smaller.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 from ringside.course.lectures.ledger import REACHED_FLOP_PER_S, SIZES
@@ -1550,8 +1566,8 @@ assert solved.solved and len(requests) == 64 and solved.time_us < 40
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 2.** The program finds the gradient over eight pieces of a batch. It holds 8 times the
-# activations that it needs at a time. Let it hold at most 4 MB, with the same gradient. *When does torch
-# let go of an activation?*
+# activations that it needs at a time. Let it hold at most 4 MB, with the same gradient. *When does
+# torch let go of an activation?*
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile pieces.py
@@ -1609,10 +1625,10 @@ solved = puzzle(
 assert solved.solved and not whole.solved
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Your turn.** The assignment `a02_sgd` has four modules. `sgd` is section 12 for any number of layers,
-# by hand. `conv` is section 13: Toeplitz and im2col, forward and backward. `account` is sections 6 and 7
-# as formulas, without torch to count for you. `sgd_torch` is the same training in torch, with the same
-# numbers. It needs one process and real data, and its checks run in seconds.
+# **Your turn.** The assignment `a02_sgd` has four modules. `sgd` is section 12 for any number of
+# layers, by hand. `conv` is section 13: Toeplitz and im2col, forward and backward. `account` is
+# sections 6 and 7 as formulas, without torch to count for you. `sgd_torch` is the same training in
+# torch, with the same numbers. It needs one process and real data, and its checks run in seconds.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 16. Five questions
@@ -1625,10 +1641,10 @@ assert solved.solved and not whole.solved
 #
 # <details><summary>Answer</summary>
 #
-# The gradient doubles, so the border halves: $1/\lambda_\text{max} = 0.087$. With pixels from 0 to 16,
-# $H$ is up to 256 times larger (the part of the constant is not), $\lambda_\text{max} = 2682$, and the
-# border of section 3 falls to 0.00075. A learning rate belongs to a loss, to its scale and to the scale
-# of the data. By itself it means nothing.
+# The gradient doubles, so the border halves: $1/\lambda_\text{max} = 0.087$. With pixels from 0 to
+# 16, $H$ is up to 256 times larger (the part of the constant is not), $\lambda_\text{max} = 2682$,
+# and the border of section 3 falls to 0.00075. A learning rate belongs to a loss, to its scale and
+# to the scale of the data. By itself it means nothing.
 #
 # </details>
 
@@ -1640,15 +1656,15 @@ assert round(1 / eigenvalues[0], 3) == 0.087 and np.isclose(H_raw[20, 20] / H[20
 assert round(steepest) == 2682 and round(2 / steepest, 5) == 0.00075
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 2.** A colleague trains with $\eta = 0.1$ and without momentum, and hears that $\mu = 0.9$ is
-# usual. Which $\eta$ should he take to get the same training, only smoother? What happens on the digits
-# if he leaves $\eta = 0.1$? And what at $\eta = 0.34$?
+# **Question 2.** A colleague trains with $\eta = 0.1$ and without momentum, and hears that
+# $\mu = 0.9$ is usual. Which $\eta$ should he take to get the same training, only smoother? What
+# happens on the digits if he leaves $\eta = 0.1$? And what at $\eta = 0.34$?
 #
 # <details><summary>Answer</summary>
 #
-# He should take $\eta(1-\mu)$, so 0.01. After 200 steps the losses are 0.1704 and 0.1705. With 0.1 he
-# goes ten times as far, and the border, now $1.9\cdot 0.1745 = 0.3315$, is far away. The loss is 0.155,
-# which is better. With 0.34 he is past the border.
+# He should take $\eta(1-\mu)$, so 0.01. After 200 steps the losses are 0.1704 and 0.1705. With 0.1
+# he goes ten times as far, and the border, now $1.9\cdot 0.1745 = 0.3315$, is far away. The loss is
+# 0.155, which is better. With 0.34 he is past the border.
 #
 # </details>
 
@@ -1659,15 +1675,15 @@ assert round(loss(descend(0.1, 0.9)[-1]), 3) == 0.155 and loss(descend(0.34, 0.9
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 3.** Do this by hand, for the first layer of AlexNet: 3 channels of $227\times 227$, 96
-# kernels of 11 by 11, stride 4, no padding. How many parameters has it? How many FLOP does it do for one
-# image? How many bytes of output does it make for 128 images in float32?
+# kernels of 11 by 11, stride 4, no padding. How many parameters has it? How many FLOP does it do
+# for one image? How many bytes of output does it make for 128 images in float32?
 #
 # <details><summary>Answer</summary>
 #
-# There are $3\cdot 11\cdot 11 = 363$ weights for each kernel, 34,848 in all, and 96 biases. That makes
-# 34,944 parameters. The output is $(227-11)/4 + 1 = 55$ wide, so it has 3025 positions. The layer does
-# $2\cdot 34848\cdot 3025 = 210.8$ million FLOP. The output takes $128\cdot 96\cdot 3025\cdot 4 = 148.7$
-# MB.
+# There are $3\cdot 11\cdot 11 = 363$ weights for each kernel, 34,848 in all, and 96 biases. That
+# makes 34,944 parameters. The output is $(227-11)/4 + 1 = 55$ wide, so it has 3025 positions. The
+# layer does $2\cdot 34848\cdot 3025 = 210.8$ million FLOP. The output takes
+# $128\cdot 96\cdot 3025\cdot 4 = 148.7$ MB.
 #
 # </details>
 
@@ -1678,17 +1694,18 @@ assert first.parameters - first.weights == 96 and first.positions == 3025
 assert round(flops[0] / 1e6, 1) == 210.8 and round(4 * 128 * first.num_out / 1e6, 1) == 148.7
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 4.** From which batch size on can `fc6` (9216 to 4096) run at full speed on the A100, in
-# float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [6]. From which batch size
-# on then? What does that mean for data parallelism on faster and faster chips?
+# **Question 4.** From which batch size on can `fc6` (9216 to 4096) run at full speed on the A100,
+# in float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [6]. From which
+# batch size on then? What does that mean for data parallelism on faster and faster chips?
 #
 # <details><summary>Answer</summary>
 #
-# Set $\frac{2Bdd'}{w(dd' + B(d + d'))}$ equal to the corner, with $w$ bytes for each number, and solve
-# for $B$. In float32 the corner is at 12.5, and $B = 26$. With 16 bits the corner is at 200.6. Each
-# number has half the bytes, and $B = 216$. The arithmetic of chips grows faster than their memory. So
-# each new chip needs a *larger* part of the batch to be busy. Data parallelism over many of them needs
-# very large batches. The assignment `a04_data_parallel` asks whether those still learn.
+# Set $\frac{2Bdd'}{w(dd' + B(d + d'))}$ equal to the corner, with $w$ bytes for each number, and
+# solve for $B$. In float32 the corner is at 12.5, and $B = 26$. With 16 bits the corner is at
+# 200.6. Each number has half the bytes, and $B = 216$. The arithmetic of chips grows faster than
+# their memory. So each new chip needs a *larger* part of the batch to be busy. Data parallelism
+# over many of them needs very large batches. The assignment `a04_data_parallel` asks whether those
+# still learn.
 #
 # </details>
 
@@ -1705,16 +1722,16 @@ assert round(corner16, 1) == 200.6 and round(B16) == 216 and layers[8].num_out =
 assert round(corner16 * a100.memory_bytes_per_s / 1e12) == 312
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 5.** Subtract from every image the mean of all images, before training. What happens to the
-# border of the learning rate, and why? Does the best loss change?
+# **Question 5.** Subtract from every image the mean of all images, before training. What happens to
+# the border of the learning rate, and why? Does the best loss change?
 #
 # <details><summary>Answer</summary>
 #
-# The steepest direction was the mean picture (section 3). Without it the next ones remain, 0.70 and less,
-# and the constant, whose eigenvalue is exactly 1. The border goes to 2, which is 11.5 times as high. The
-# best loss stays, since the constant can make up for the mean. 200 steps close to the new border give
-# 0.154, and 200 steps close to the old one give 0.163. This is why inputs are normalised [11]. It costs
-# one subtraction.
+# The steepest direction was the mean image (section 3). Without it the next ones remain, 0.70 and
+# less, and the constant, whose eigenvalue is exactly 1. The border goes to 2, which is 11.5 times
+# as high. The best loss stays, since the constant can make up for the mean. 200 steps close to the
+# new border give 0.154, and 200 steps close to the old one give 0.163. This is why inputs are
+# normalised [11]. It costs one subtraction.
 #
 # </details>
 
@@ -1759,7 +1776,7 @@ assert np.isclose(((centred @ again - T) ** 2).sum() / (2 * N), loss(best))
 # 13. D. Narayanan and others. Efficient large-scale language model training on GPU clusters using
 #     Megatron-LM. SC '21, 2021. arXiv:2104.04473. Table 1, first row.
 #
-# Read next: [11] for section 3 and for practice that still holds; G. Goh, Why momentum really works,
-# Distill, 2017, for section 4 with more knobs to turn; [9] for rooflines of real machines; and
-# L. Bottou, F. E. Curtis, J. Nocedal, Optimization methods for large-scale machine learning, SIAM
+# Read next: [11] for section 3 and for practice that still holds; G. Goh, Why momentum really
+# works, Distill, 2017, for section 11 with more sliders; [9] for rooflines of real machines; and L.
+# Bottou, F. E. Curtis, J. Nocedal, Optimization methods for large-scale machine learning, SIAM
 # Review 60(2), 223–311, 2018, for everything that stochastic gradients can be proved to do.
