@@ -2541,8 +2541,8 @@ assert round(0.05 * gap[0] / (gap[0] - gap[1]), 3) == 0.065
 # In the assignment `a09_pipeline` you write the rules behind these lists for any $S$, $M$ and $v$
 # (`schedule.py`), an interpreter for any of them with real layers and real gradients (`stage.py`), the
 # formulas (`bubble.py`), and the same with torch and recomputation (`pipeline_torch.py`). The rules behind
-# ZB-H1 and ZB-H2 are an extra module (`zero_bubble.py`). A schedule of your own that meets the stated bounds
-# gets full marks, too.
+# ZB-H1 and ZB-H2 are an extra module (`zero_bubble.py`), and DualPipeV is another one (`dualpipev.py`). A
+# schedule of your own that meets the stated bounds gets full marks, too.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References

@@ -552,7 +552,75 @@ assert first.makespan_s == M * 3 + (S - 1)
 # *Your answer:*
 
 # %% [markdown]
-# ## 8. On a cluster
+# ## 8. DualPipeV (extra)
+#
+# Now let passes wait *inside* a stage, as in a mixture of experts: each F, I and B needs messages
+# from experts on other GPUs, of one second a pass. F, I and W of a chunk take one second each. With
+# two chunks a stage and 12 microbatches, a stage computes for 72 s.
+
+# %% tags=["predict"]
+guess(
+    "a09/exchange",
+    "How long does a stage compute and wait, if it does one pass at a time and never stands idle?",
+    unit="s",
+)
+
+# %%
+WAITING_M, WAIT_S = 12, 1.0
+reveal("a09/exchange", WAITING_M * 2 * (3 + 2 * WAIT_S))
+
+# %% [markdown]
+# In each of its two chunks a microbatch costs 3 s of computing, one wait behind F and one behind I:
+# 5 s. That makes 120 s, whatever the order. Less is possible only if a stage does two passes side
+# by side, of different microbatches, and computes one while the messages of the other travel.
+
+# %% tags=["predict"]
+guess(
+    "a09/pairs",
+    "With pairs of a forward and a backward pass: what share of the waiting can be hidden?",
+    choices=["less than half", "half to three quarters", "more than three quarters"],
+)
+
+# %%
+# {{module dualpipev}}
+
+# %%
+# {{check dualpipev}}
+
+# %%
+invalidate_caches()
+dual = reload(import_module("dualpipev"))
+
+
+def paired(wait_s):
+    """The timeline of your lists; each pass waits for messages inside its stage."""
+    mine = [dual.dualpipev(S, WAITING_M, s) for s in range(S)]
+    line = replayed.timeline(mine, 2, placement="v", exchange_s=wait_s)
+    held = [replayed.most_in_flight(each) for each in mine]
+    print(f"x = {wait_s:g} s: {line.makespan_s:g} s, held {held}")
+    return line
+
+
+free = paired(0.0)
+waiting = paired(WAIT_S)
+hidden = 1 - (waiting.makespan_s - free.makespan_s) / (WAITING_M * 4 * WAIT_S)
+parts = ["less than half", "half to three quarters", "more than three quarters"]
+reveal("a09/pairs", parts[(hidden >= 0.5) + (hidden > 0.75)])
+waiting
+
+# %% tags=["checked"]
+assert (free.makespan_s, waiting.makespan_s) == (78, 98)
+
+# %% [markdown]
+# **Explain.** Which passes stand alone, and why does their number not grow with M? Compare the list
+# with `zb_v` for x = 0 and for x = 1. From which x on would you take pairs? What does our clock
+# assume about a pair that real GPUs don't give you for nothing?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 9. On a cluster
 #
 # The same `stage.py`, unchanged, on real nodes: `measured_step` is one step with two layers of
 # n x n on each stage. In a terminal, in this folder:

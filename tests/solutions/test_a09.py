@@ -3,6 +3,7 @@
 import itertools
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,6 +42,12 @@ DRAWN = {
     ("zero_bubble:zb_v", 2, 2): [
         "F0 F1 F0.1 I0.1 F1.1 I1.1 I0 W0 W0.1 I1 W1 W1.1",
         "F0 F0.1 F1 F1.1 I0.1 I0 W0 I1.1 I1 W1 W0.1 W1.1",
+    ],
+    ("dualpipev:dualpipev", 2, 5): [
+        "F0 F1 F2 F0.1 I0.1 W0.1 F1.1 F3+B1.1 F2.1+B0 F4+B2.1 F3.1+B1 B3.1 F4.1+B2 "
+        "I4.1 W4.1 I3 W3 I4 W4",
+        "F0 F0.1 F1 F1.1 F2+B0.1 F2.1+B0 F3+B1.1 F3.1+B1 F4+B2.1 F4.1+B2 "
+        "I3.1 I3 W3.1 I4.1 W3 I4 W4.1 W4",
     ],
 }
 FLUSH = tuple(DRAWN["schedule:one_f_one_b", 3, 4])
@@ -83,6 +90,11 @@ def test_the_reference_draws_what_is_drawn_by_hand(session):
         (["F0 B0 F1 F1 B1"], "was done before"),
         (["F0 F1 F2 B0 B1 B2"], "none of 2 microbatches"),
         (["F0 B0 F1 B1", "F1 B1 F0 B0"], "wait for one another for ever: stage 0 at Backward"),
+        (["F0 F1+B1 B0"], r"Backward\(1\) stands in a pair with its Forward"),
+        (
+            ["F0 F1+B0 B1", "F1 F0+B1 B0"],
+            r"for ever: stage 0 at Pair\(Forward\(1\), Backward\(0\)\)",
+        ),
     ],
 )
 def test_a_schedule_that_cannot_be_run_is_refused_in_words(words, said):
@@ -94,6 +106,45 @@ def test_a_replay_of_stages_that_wait_for_ever_is_refused_too():
     lists = [parse("F0 B0 F1 B1"), parse("F1 B1 F0 B0")]
     with pytest.raises(TraceError, match="can't end"):
         replayed.timeline(lists)
+
+
+def listed_by_torch(num_stages, num_microbatches):
+    """DualPipeV as torch lists it, all stages' actions as text."""
+    pipelining = pytest.importorskip("torch.distributed.pipelining")
+    piece = SimpleNamespace(
+        num_stages=2 * num_stages, group_size=num_stages, group_rank=0, submod=None
+    )
+    order = pipelining.ScheduleDualPipeV([piece] * 2, num_microbatches).pipeline_order
+
+    def word(action):
+        if action.sub_actions:
+            return "+".join(map(word, action.sub_actions))
+        chunk = ".1" * (action.stage_index >= num_stages)
+        return f"{action.computation_type.value}{action.microbatch_index}{chunk}"
+
+    return [" ".join(map(word, filter(None, order[s]))) for s in range(num_stages)]
+
+
+def test_pairs_take_about_as_long_and_hold_as_much_as_torchs_list(session):
+    for size in ((1, 4), (2, 4), (3, 9), (4, 16), (8, 32)):
+        call = ("dualpipev:dualpipev", [size])
+        answers = session.call("checks/inside.py:lists", 1, call).values[0]
+        ours = [words for words, _ in answers[0][0]]
+        both = [[parse(words) for words in lists] for lists in (ours, listed_by_torch(*size))]
+        assert len({max(map(replayed.most_in_flight, lists)) for lists in both}) == 1
+        for wait_s in (0.0, 0.5, 1.0):
+            ours_s, torchs_s = (
+                replayed.timeline(lists, 2, placement="v", exchange_s=wait_s).makespan_s
+                for lists in both
+            )
+            assert ours_s <= (1.01 if wait_s else 1.0) * torchs_s + 1e-9
+
+
+def test_a_pair_hides_messages_for_as_long_as_it_computes():
+    # F0 1 s, F1+B0 1 + 2 s, B1 2 s; F0 and B1 wait, and of the pair's two waits what it can't hide.
+    for wait_s, total_s in ((0.0, 6.0), (1.0, 8.0), (2.0, 11.0)):
+        line = replayed.timeline([parse("F0 F1+B0 B1")], exchange_s=wait_s)
+        assert line.makespan_s == pytest.approx(total_s)
 
 
 def test_the_closed_form_is_that_of_the_validation():

@@ -1,4 +1,4 @@
-"""The calls of schedule.py, zero_bubble.py and bubble.py that the tests make."""
+"""The calls of schedule.py, zero_bubble.py, dualpipev.py and bubble.py that the tests make."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ FULL, HALF = 1.02, 1.5
 FREE = "name=free,alpha_s=0,beta_s_per_byte=0"
 
 
-# -- schedule and zero_bubble ----------------------------------------------------------------------
+# -- schedule, zero_bubble and dualpipev -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Lists(Formula):
     caller = "checks/inside.py:lists"
     placement = "loop"
     in_halves = False
+    in_pairs = False
+    exchange_s = 0.0
     unsaid = tuple(name for name in Formula.unsaid if name != "machine")
     stages: int = 2
     microbatches: int = 4
@@ -64,16 +66,18 @@ class Lists(Formula):
 
     def check_value(self, value):
         lists = self.read(value)
-        try:
-            replayed.check(lists, self.microbatches, self.num_chunks, self.placement)
-        except replayed.ScheduleError as error:
-            raise Verdict(f"{self}: {error}.", detail=drawing(lists)) from None
         for stage, actions in enumerate(lists):
             if self.in_halves and any(replayed.kind(each) == replayed.WHOLE for each in actions):
                 raise Verdict(
                     f"{self.call(stage)} has a whole Backward; BackwardInput and BackwardWeight "
                     "are asked for."
                 )
+            if not self.in_pairs and any(replayed.kind(each) == replayed.PAIR for each in actions):
+                raise Verdict(f"{self.call(stage)} has a Pair; single passes are asked for.")
+        try:
+            replayed.check(lists, self.microbatches, self.num_chunks, self.placement)
+        except replayed.ScheduleError as error:
+            raise Verdict(f"{self}: {error}.", detail=drawing(lists)) from None
 
     def read(self, value):
         """All stages' actions, of what came back."""
@@ -96,6 +100,7 @@ class Lists(Formula):
         return replayed.timeline(
             self.read(value), self.num_chunks, forward_s, backward_s, self.nbytes,
             machine_of(self), weight_s and weight_s / self.num_chunks, self.placement,
+            self.exchange_s,
         )  # fmt: skip
 
 
@@ -141,6 +146,25 @@ class ZbV(Lists):
     target = "zero_bubble:zb_v"
     in_halves = True
     placement = "v"
+
+    @property
+    def num_chunks(self):
+        return 2
+
+
+@dataclass(frozen=True)
+class DualPipeV(Lists):
+    """F, I and W of a chunk take 1 s each.
+
+    Attributes:
+        exchange_s: what a pass waits for messages inside its stage.
+    """
+
+    target = "dualpipev:dualpipev"
+    in_pairs = True
+    placement = "v"
+    costs: tuple = field(default=(2.0, 4.0), kw_only=True)
+    exchange_s: float = field(default=0.0, kw_only=True)
 
     @property
     def num_chunks(self):

@@ -7,14 +7,15 @@ as memory, they ask for here.
 import tracemalloc
 
 import numpy as np
-from given.actions import Action, parse, text
+from given.actions import Action, Backward, BackwardInput, Forward, Pair, parse, text
 from given.model import Piece
+from given.replayed import passes
 
 from ringside.checking.callers import find
 
 
 def lists(comm, target, calls):
-    """Call a function of ``schedule`` or ``zero_bubble`` for all stages.
+    """Call a function that makes a schedule for all stages.
 
     Args:
         calls: per call the number of stages S, that of microbatches, and what comes after the
@@ -47,9 +48,18 @@ def shape_of(actions):
     for place, action in enumerate(actions):
         if not isinstance(action, Action):
             return f"a list whose element {place} is of type {type(action).__name__}, not an action"
-        for number in (action.microbatch, action.chunk):
-            if not isinstance(number, int | np.integer) or isinstance(number, bool):
-                return f"a list whose element {place} has {number!r} for a number"
+        if isinstance(action, Pair) and not (
+            isinstance(action.forward, Forward)
+            and isinstance(action.backward, Backward | BackwardInput)
+        ):
+            return (
+                f"a list whose element {place} is a Pair of other passes than a Forward and a "
+                "Backward or BackwardInput"
+            )
+        for each in passes(action):
+            for number in (each.microbatch, each.chunk):
+                if not isinstance(number, int | np.integer) or isinstance(number, bool):
+                    return f"a list whose element {place} has {number!r} for a number"
     return ""
 
 

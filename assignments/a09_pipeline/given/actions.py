@@ -8,6 +8,8 @@ whoever runs a schedule moves activations and gradients where the next action ne
     BackwardInput(2)      I2      the gradient of the input, which the stage before needs
     BackwardWeight(2)     W2      the gradients of the weights, any time later
     Forward(2, chunk=1)   F2.1    of the stage's second piece of the model
+
+In ``dualpipev`` two passes can be one action: ``Pair(Forward(3), Backward(1))``, F3+B1.
 """
 
 from dataclasses import dataclass
@@ -51,7 +53,16 @@ class BackwardWeight:
     chunk: int = 0
 
 
-Action = Forward | Backward | BackwardInput | BackwardWeight
+@register
+@dataclass(frozen=True)
+class Pair:
+    """A forward and a backward pass of two microbatches, side by side. ``stage.run`` gets none."""
+
+    forward: Forward
+    backward: Backward | BackwardInput
+
+
+Action = Forward | Backward | BackwardInput | BackwardWeight | Pair
 KINDS = {"F": Forward, "B": Backward, "I": BackwardInput, "W": BackwardWeight}
 LETTERS = {kind.__name__: letter for letter, kind in KINDS.items()}
 
@@ -61,12 +72,17 @@ def text(actions):
 
     >>> text([Forward(0), Forward(1), Backward(0), BackwardInput(1), BackwardWeight(1, chunk=2)])
     'F0 F1 B0 I1 W1.2'
+    >>> text([Pair(Forward(3), Backward(1, chunk=1))])
+    'F3+B1.1'
     """
-    words = []
-    for each in actions:
-        word = f"{LETTERS[type(each).__name__]}{each.microbatch}"
-        words.append(f"{word}.{each.chunk}" if each.chunk else word)
-    return " ".join(words)
+    return " ".join(map(_word, actions))
+
+
+def _word(action):
+    if isinstance(action, Pair):
+        return f"{_word(action.forward)}+{_word(action.backward)}"
+    word = f"{LETTERS[type(action).__name__]}{action.microbatch}"
+    return f"{word}.{action.chunk}" if action.chunk else word
 
 
 def parse(words):
@@ -75,8 +91,11 @@ def parse(words):
     >>> parse("F0 B0.1")
     [Forward(microbatch=0, chunk=0), Backward(microbatch=0, chunk=1)]
     """
-    found = []
-    for word in words.split():
-        microbatch, _, chunk = word[1:].partition(".")
-        found.append(KINDS[word[0]](int(microbatch), int(chunk or 0)))
-    return found
+    return [_action(word) for word in words.split()]
+
+
+def _action(word):
+    if "+" in word:
+        return Pair(*map(_action, word.split("+")))
+    microbatch, _, chunk = word[1:].partition(".")
+    return KINDS[word[0]](int(microbatch), int(chunk or 0))

@@ -16,12 +16,17 @@ a piece near each end, and the last stage has two in a row; three stages, two ch
     stage           0  1  2                       stage           0  1  2
     loop  chunk 0   0  1  2                       v     chunk 0   0  1  2
           chunk 1   3  4  5                             chunk 1   5  4  3
+
+The passes of a ``Pair`` begin when both have what they need, and end together. ``exchange_s`` is
+what a ``Forward``, ``Backward`` or ``BackwardInput`` waits at its end, for messages inside its
+stage; those of a pair are hidden for as long as the pair computes.
 """
 
 from ringside import Machine, replay
 from ringside.trace import Kind, Op, Trace
 
 FORWARD, WHOLE, INPUT, WEIGHT = "Forward", "Backward", "BackwardInput", "BackwardWeight"
+PAIR = "Pair"
 LETTERS = {FORWARD: "F", WHOLE: "B", INPUT: "I", WEIGHT: "W"}
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 PS = 10**12
@@ -34,6 +39,11 @@ class ScheduleError(ValueError):
 def kind(action):
     """The name of an action's class."""
     return type(action).__name__
+
+
+def passes(action):
+    """The passes of an action: a pair's two, or itself."""
+    return (action.forward, action.backward) if kind(action) == PAIR else (action,)
 
 
 def piece_of(chunk, stage, num_stages, placement="loop"):
@@ -74,6 +84,12 @@ def makes(action, stage, num_stages, num_chunks=1, placement="loop"):
     return None
 
 
+def _keys(of, action, *where):
+    """What an action's passes need, or make, with their microbatches; ``of`` is one of these."""
+    found = ((of(each, *where), each.microbatch) for each in passes(action))
+    return [(*key, microbatch) for key, microbatch in found if key]
+
+
 def check(schedules, num_microbatches, num_chunks=1, placement="loop"):
     """Go through the schedules of all stages, one action after another.
 
@@ -86,20 +102,17 @@ def check(schedules, num_microbatches, num_chunks=1, placement="loop"):
     """
     for stage, actions in enumerate(schedules):
         _check_stage(stage, actions, num_microbatches, num_chunks)
-    num_stages = len(schedules)
-    at, made, order = [0] * num_stages, set(), []
+    at, made, order = [0] * len(schedules), set(), []
     moved = True
     while moved:
         moved = False
         for stage, actions in enumerate(schedules):
+            where = stage, len(schedules), num_chunks, placement
             while at[stage] < len(actions):
                 action = actions[at[stage]]
-                needed = needs(action, stage, num_stages, num_chunks, placement)
-                if needed and (*needed, action.microbatch) not in made:
+                if not made.issuperset(_keys(needs, action, *where)):
                     break
-                maker = makes(action, stage, num_stages, num_chunks, placement)
-                if maker:
-                    made.add((*maker, action.microbatch))
+                made.update(_keys(makes, action, *where))
                 order.append((stage, action))
                 at[stage] += 1
                 moved = True
@@ -112,11 +125,15 @@ def check(schedules, num_microbatches, num_chunks=1, placement="loop"):
 
 def shown(action):
     """An action in a sentence: "Forward(2)", "Backward(0, chunk=1)"."""
+    if kind(action) == PAIR:
+        return f"Pair({', '.join(map(shown, passes(action)))})"
     return f"{kind(action)}({action.microbatch}{f', chunk={action.chunk}' * bool(action.chunk)})"
 
 
 def _short(action):
-    """An action in a timeline: "F2", "B0.1"."""
+    """An action in a timeline: "F2", "B0.1", "F3+B1.1"."""
+    if kind(action) == PAIR:
+        return "+".join(map(_short, passes(action)))
     word = f"{LETTERS[kind(action)]}{action.microbatch}"
     return f"{word}.{action.chunk}" if action.chunk else word
 
@@ -125,19 +142,23 @@ def _check_stage(stage, actions, num_microbatches, num_chunks):
     """Every pass of every microbatch and chunk once, forward before backward."""
     done = set()
     for place, action in enumerate(actions):
-        where, key = f"stage {stage}, action {place}", (action.microbatch, action.chunk)
-        if not (0 <= key[0] < num_microbatches and 0 <= key[1] < num_chunks):
-            raise ScheduleError(
-                f"{where}: {shown(action)} is none of {num_microbatches} microbatches "
-                f"in {num_chunks} {'chunk' if num_chunks == 1 else 'chunks'}"
-            )
-        parts = (INPUT, WEIGHT) if kind(action) == WHOLE else (kind(action),)
-        if any((part, *key) in done for part in parts):
-            raise ScheduleError(f"{where}: {shown(action)} was done before")
-        before = {WEIGHT: INPUT, FORWARD: None}.get(kind(action), FORWARD)
-        if before and (before, *key) not in done:
-            raise ScheduleError(f"{where}: {shown(action)} comes before its {before}")
-        done.update((part, *key) for part in parts)
+        where, new = f"stage {stage}, action {place}", set()
+        for each in passes(action):
+            key = each.microbatch, each.chunk
+            if not (0 <= key[0] < num_microbatches and 0 <= key[1] < num_chunks):
+                raise ScheduleError(
+                    f"{where}: {shown(each)} is none of {num_microbatches} microbatches "
+                    f"in {num_chunks} {'chunk' if num_chunks == 1 else 'chunks'}"
+                )
+            parts = (INPUT, WEIGHT) if kind(each) == WHOLE else (kind(each),)
+            if any((part, *key) in done for part in parts):
+                raise ScheduleError(f"{where}: {shown(each)} was done before")
+            before = {WEIGHT: INPUT, FORWARD: None}.get(kind(each), FORWARD)
+            if before and (before, *key) not in done:
+                what = "stands in a pair with" if (before, *key) in new else "comes before"
+                raise ScheduleError(f"{where}: {shown(each)} {what} its {before}")
+            new.update((part, *key) for part in parts)
+        done |= new
     for microbatch in range(num_microbatches):
         for chunk in range(num_chunks):
             for part in (FORWARD, INPUT, WEIGHT):
@@ -157,9 +178,10 @@ def most_in_flight(actions):
     """
     now = most = 0
     for action in actions:
-        now += kind(action) == FORWARD
+        kinds = [kind(each) for each in passes(action)]
+        now += FORWARD in kinds
         most = max(most, now)
-        now -= kind(action) in (WHOLE, WEIGHT)
+        now -= WHOLE in kinds or WEIGHT in kinds
     return most
 
 
@@ -171,6 +193,7 @@ def trace(
     nbytes=0,
     weight_s=None,
     placement="loop",
+    exchange_s=0.0,
 ):
     """What the network would record of stages that run these schedules.
 
@@ -179,51 +202,62 @@ def trace(
         nbytes: of one activation, and of one gradient.
         weight_s: ``BackwardWeight``'s part of ``backward_s``; ``BackwardInput`` takes the rest.
             None: half of it.
+        exchange_s: what a pass waits for messages inside its stage.
     """
     num_stages = len(schedules)
     numbers = {}  # what is sent: the message's number
     weight_s = backward_s / 2 if weight_s is None else weight_s
     takes_s = {FORWARD: forward_s, WHOLE: backward_s, WEIGHT: weight_s}
+    takes_s[INPUT] = backward_s - weight_s
     ranks = []
     for stage, actions in enumerate(schedules):
         ops, posted = [], {}
+        where = stage, num_stages, num_chunks, placement
 
         def number(key):
             return numbers.setdefault(key, len(numbers))
 
-        def expect(action, stage=stage, ops=ops, posted=posted):
-            needed = needs(action, stage, num_stages, num_chunks, placement)
-            source = needed and stage_of(needed[1], num_stages, placement)
-            if needed is None or source == stage or action in posted:
-                return
-            posted[action] = len(ops)
-            message = number((*needed, action.microbatch))
-            ops.append(
-                Op(Kind.IRECV, source, 0, nbytes, request=len(ops), message=message,
-                   detail=(source, 0))
-            )  # fmt: skip
+        def expect(action, where=where, ops=ops, posted=posted):
+            for key in _keys(needs, action, *where):
+                source = stage_of(key[1], num_stages, placement)
+                if source == where[0] or key in posted:
+                    continue
+                posted[key] = len(ops)
+                ops.append(
+                    Op(Kind.IRECV, source, 0, nbytes, request=len(ops), message=number(key),
+                       detail=(source, 0))
+                )  # fmt: skip
 
         for place, action in enumerate(actions):
             expect(action)
-            if action in posted:
-                ops.append(Op(Kind.WAIT, detail=(posted[action],)))
+            arrived = [posted[key] for key in _keys(needs, action, *where) if key in posted]
+            if arrived:
+                ops.append(Op(Kind.WAIT, detail=tuple(arrived)))
             for ahead in actions[place + 1 : place + 2]:
                 expect(ahead)
-            seconds = takes_s.get(kind(action), backward_s - weight_s)
-            ops.append(Op(Kind.COMPUTE, detail=(0.0, 0.0, round(seconds * PS), _short(action))))
-            made = makes(action, stage, num_stages, num_chunks, placement)
-            following = made and made[1] + (1 if made[0] == FORWARD else -1)
-            dest = stage if made is None else stage_of(following, num_stages, placement)
-            if dest != stage:
-                message = number((*made, action.microbatch))
-                ops.append(
-                    Op(Kind.ISEND, dest, 0, nbytes, request=len(ops), message=message,
-                       detail=(0,))
-                )  # fmt: skip
+            ops += _computed(action, takes_s, exchange_s)
+            for key in _keys(makes, action, *where):
+                following = key[1] + (1 if key[0] == FORWARD else -1)
+                dest = stage_of(following, num_stages, placement)
+                if dest != stage:
+                    ops.append(
+                        Op(Kind.ISEND, dest, 0, nbytes, request=len(ops), message=number(key),
+                           detail=(0,))
+                    )  # fmt: skip
         sends = tuple(op.request for op in ops if op.kind == Kind.ISEND)
         ops.append(Op(Kind.WAIT, detail=sends))
         ranks.append(ops)
     return Trace(num_stages, ranks)
+
+
+def _computed(action, takes_s, exchange_s):
+    """An action's computation; then what it doesn't hide of the messages inside the stage."""
+    kinds = [kind(each) for each in passes(action)]
+    compute_s = sum(takes_s[name] for name in kinds)
+    hidden_s = compute_s if len(kinds) > 1 else 0.0
+    exposed_s = exchange_s * sum(name != WEIGHT for name in kinds) - hidden_s
+    spans = [(compute_s, _short(action))] + [(exposed_s, "exchange")] * (exposed_s > 0)
+    return [Op(Kind.COMPUTE, detail=(0.0, 0.0, round(s * PS), label)) for s, label in spans]
 
 
 def timeline(
@@ -235,13 +269,14 @@ def timeline(
     machine=FREE,
     weight_s=None,
     placement="loop",
+    exchange_s=0.0,
 ):
     """When every stage does what, on a machine; messages are free if none is given.
 
     The other arguments are those of ``trace``.
     """
     costs = forward_s, backward_s, nbytes, weight_s
-    return replay(trace(schedules, num_chunks, *costs, placement), machine)
+    return replay(trace(schedules, num_chunks, *costs, placement, exchange_s), machine)
 
 
 def idle_inside_s(line, stage):

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from checks import test_bubble as bubble
+from checks import test_dualpipev as dual
 from checks import test_pipeline_torch as torch
 from checks import test_schedule as schedule
 from checks import test_stage as stage
@@ -11,6 +12,7 @@ from checks.cases import (
     FREE,
     ActivationBytes,
     BubbleFraction,
+    DualPipeV,
     FewestMicrobatches,
     Gpipe,
     GpipeS,
@@ -168,6 +170,32 @@ hidden(
 )
 hidden(zero.test_v_takes_no_longer_than_its_work, *each(ZbV, (2, 2), (3, 4), *HALVED[:4]), V)
 hidden(zero.test_few_microbatches_take_no_longer_than_under_1f1b, *BY_NAME)
+
+# -- dualpipev -------------------------------------------------------------------------------------
+
+PAIRED = ((2, 4), (2, 7), (3, 6), (4, 8), (5, 12))
+MANY = ((8, 32), (12, 40))
+SOME_PAIRED = enough(DualPipeV, lambda s: 2 * s)
+
+hidden(
+    dual.test_each_pass_is_done_once_and_lists_can_be_run,
+    *dual.each(*PAIRED, *MANY),
+    SOME_PAIRED,
+)
+hidden(dual.test_one_stage, *dual.each((1, 2), (1, 3), (1, 6)))
+hidden(
+    dual.test_fewer_microbatches_than_twice_the_stages_are_refused,
+    DualPipeV(3, 6),
+    *(DualPipeV(*size, raises="ValueError") for size in ((3, 5), (4, 2), (1, 1))),
+)
+hidden(dual.test_few_chunks_are_held, *dual.each(*PAIRED, *MANY), SOME_PAIRED)
+hidden(dual.test_pairs_hide_messages, DualPipeV(4, 16, exchange_s=1.0))
+hidden(dual.test_time_without_exchange, *dual.each(*PAIRED, *MANY), SOME_PAIRED)
+hidden(
+    dual.test_time_with_exchange,
+    group("x = 1", *dual.each((2, 6), (3, 12), (5, 20), (8, 32), exchange_s=1.0), weight=2),
+    group("x = 0.5", *dual.each((4, 16), (6, 30), exchange_s=0.5)),
+)
 
 # -- bubble: against replays of our schedules, and in other words ----------------------------------
 
