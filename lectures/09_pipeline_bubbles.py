@@ -57,7 +57,7 @@
 # | $M$ | the number of microbatches in a batch |
 # | $t_f$, $t_b$ | the time of one microbatch's forward and backward pass through one stage |
 # | $\alpha$ | the latency of a message between two stages |
-# | $v$ | the number of pieces of the network on each stage (1 up to section 7) |
+# | $v$ | the number of virtual stages (pieces of the network) on each stage (1 up to section 7) |
 # | $F$, $I$, $W$ | times of a forward pass and of the two halves of a backward pass (from section 9) |
 #
 # A backward pass computes two gradients, of the inputs and of the weights, where the forward pass
@@ -1765,12 +1765,13 @@ print(f"64 microbatches without a flush: {without_flush.makespan_s * 1e3:.0f} ms
 reveal("09/no-flush", without_flush.makespan_s * 1e3)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Without a flush they take 201 ms, because the pipeline fills and drains once in a *run*. So what is the
-# catch? Look at stage 0 of 1F1B: `F0 F1 F2 F3 B0 F4 ...`. It starts microbatch 4 after *one* update, `B0`,
-# while the last stage will start it after four. In general stage $s$ uses weights that lack $S - 1 - s$
-# updates. PipeDream keeps the old weights until the gradient comes back (**weight stashing**), so the
-# gradient is right, but it is late. Does that matter? Try it on a quadratic loss. Let $k$ be the learning
-# rate times the curvature; without staleness SGD converges for $k < 2$.
+# Without a flush you need 201 ms, because the pipeline fills and drains once in a *run*. So what is the catch?
+# Look at stage 0 of 1F1B: `F0 F1 F2 F3 B0 F4 ...`. It starts microbatch 4 after *one* update, `B0`, while the
+# last stage will start it after four. In general stage $s$ uses weights that lack $S - 1 - s$ updates.
+#
+# PipeDream keeps the old weights until the gradient comes back (**weight stashing**), so the gradient is right,
+# but it is late. Does that matter? Try it on a quadratic loss. Let $k$ be the learning rate times the curvature.
+# Without staleness SGD converges for $k < 2$.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(without_flush.makespan_s, 201e-3) and np.isclose(
@@ -1802,17 +1803,16 @@ print(
 reveal("09/stale", {1: "2", 2: "2 and 4", 3: "2, 4 and 8"}[sum(each < 1 for each in far.values())])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With 2 and 4 stages it converges, with 8 it doesn't. The limit falls with the depth: $k < 2S \sin^2
+# Your SGD converges with 2 and 4 stages, and not with 8. The limit falls with the depth: $k < 2S \sin^2
 # \frac{\pi}{2S}$, which [lecture 10](10_asynchronous_pipelines.ipynb) derives in section 4.
 #
 # | stages | 1 | 2 | 4 | 8 | 16 |
 # |---|---|---|---|---|---|
 # | largest $k$ | 2 | 2 | 1.17 | 0.61 | 0.31 |
 #
-# So a deep pipeline buys its missing bubble with a lower rate, and with memory for old weights. A flush
-# computes exactly the gradient that data parallelism computes, and sections 6, 8 and 9 make its bubble small.
-# That is why large runs flush. Lecture 10 has the rest: what a stale pipeline computes, 2BW, and PipeDream's
-# planner.
+# So in a deep pipeline you buy the missing bubble with a lower rate, and with memory for old weights. With a
+# flush you get exactly the gradient of data parallelism, and sections 6, 8 and 9 make its bubble small. That is
+# why large runs flush. Lecture 10 has what a stale pipeline computes, 2BW, and PipeDream's planner.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 largest = [2 * S * np.sin(np.pi / (2 * S)) ** 2 for S in (1, 2, 4, 8, 16)]

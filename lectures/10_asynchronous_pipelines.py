@@ -1377,12 +1377,11 @@ assert round(stated["largest share of the peak"], 2) == 0.55
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. What became of it
 #
-# Asynchronous pipelines work, and we know of no large language model that was trained with one.
-# Megatron-LM has 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system
-# that introduced the order [5]. All seven schedules of PyTorch have a flush [7]. Why did the flush
-# win?
+# Asynchronous pipelines work, and we know of no large language model that was trained with one. Megatron-LM
+# (2021) has 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system that introduced
+# the order [5]. All seven schedules of PyTorch have a flush [7]. Why did the flush win?
 #
-# - Data parallelism is the reference. A flush computes exactly the same gradient. Nobody has to ask
+# - Data parallelism is the reference. A flush computes exactly the same gradient, so you don't have to ask
 #   whether a difference in the loss comes from staleness.
 # - Section 4: deeper pipelines need smaller learning rates. Pipelines became deep: up to 64
 #   stages [5].
@@ -1406,9 +1405,9 @@ assert sum(name.startswith("Schedule") for name in pipelining.__all__) == 7
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. When a stage dies
 #
-# In data parallelism every GPU holds a copy of the whole model. In a pipeline a GPU holds the
-# only copy of its stage. If that GPU dies, all stages wait. So a run writes **checkpoints**, files from
-# which it can go on.
+# What if one of your GPUs dies? In data parallelism every other GPU holds a copy of the whole model. In a
+# pipeline a GPU holds the only copy of its stage, and all stages wait. So write **checkpoints**, files from which
+# the run can go on.
 #
 # **Who writes, and when?** With a flush there is a moment between two batches in which all stages
 # have the same version. Without one there is no such moment, and none is needed. Let each stage
