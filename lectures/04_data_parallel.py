@@ -49,9 +49,6 @@
 # | $\eta,\ \mu$ | learning rate; momentum |
 # | $\alpha,\ \beta$ | latency of a message (seconds); time of a byte (seconds per byte) |
 # | $n$ | bytes of the gradient |
-#
-# Slides on this subject often use $\alpha$ for the learning rate, and $N$ for the samples as well
-# as for the workers. Here each sign has one meaning.
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
 # **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
@@ -69,6 +66,7 @@
 import os
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # the matrices here are small
@@ -121,10 +119,9 @@ print(f"one step: {step_s:.2f} s for {tokens:,} tokens")
 print(f"100 billion tokens: {days:.0f} days")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A step takes 1.79 seconds for 16,384 tokens. If the model is to read 100 billion tokens, the run
-# takes 127 days, and nobody wants to wait that long. So you take 32 GPUs: eight *nodes*, which are
-# computers with four GPUs each. If they shared the work without any loss, the run would take
-# 4.0 days. How many days will it really take?
+# One GPU needs 127 days to read 100 billion tokens, and you don't want to wait that long. So you take 32
+# GPUs: eight *nodes*, which are computers with four GPUs each. If they shared the work without any loss, you
+# would wait 4.0 days. How many days will it really take?
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert round(step_s, 2) == 1.79 and tokens == 16_384
@@ -134,25 +131,23 @@ assert machine.flop_per_s == 137e12 and 32 // machine.ranks_per_node == 8
 assert round(step_flops(8) / (6 * 1.652e9 * tokens), 1) == 1.5
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Section 5 gives you the formula, and section 9 the answer. First you need a correct program. For
-# that, a small network that you can really train is better than a large one that you can only
-# model.
+# Section 5 gives you the formula, and section 9 the answer. First you need a correct program, and a small
+# network that you can really train.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=10
 # ## 2. From the formula to the program
 #
-# The loss of a batch is the mean of the losses of its $B$ samples:
+# What may each rank compute alone? The loss of a batch is the mean of the losses of its $B$ samples:
 #
 # $$L(w) = \frac1B \sum_{i=1}^{B} \ell_i(w), \qquad
 # g = \nabla L(w) = \frac1B \sum_{i=1}^{B} \nabla \ell_i(w) .$$
 #
-# A sum may be taken in any order. So cut the batch into $p$ parts $S_1, \dots, S_p$, give one to
+# You may take a sum in any order. So partition the batch into $p$ parts $S_1, \dots, S_p$, give one to
 # each rank, and sum up part by part:
 #
 # $$g = \frac1B \Bigl( \sum_{i\in S_1} \nabla\ell_i + \dots + \sum_{i\in S_p} \nabla\ell_i \Bigr) .$$
 #
-# This is exact: nothing was approximated. The gradient that $p$ ranks compute together *is* the
-# gradient that one rank computes.
+# This is exact. The gradient that $p$ ranks compute together *is* the gradient that one rank computes.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Sum or mean?** Each bracket above is a sum over samples. But a framework such as PyTorch
@@ -163,7 +158,7 @@ assert round(step_flops(8) / (6 * 1.652e9 * tokens), 1) == 1.5
 # g = \frac1p \sum_{r=1}^{p} g_r .$$
 #
 # So three recipes are correct. You may add up sums and divide by $B$; you may average means of
-# equal parts; or you may weight the means by their numbers of samples. Here they are for 1024
+# equal parts; or you may weight the means by their numbers of samples. Try the second for 1024
 # handwritten digits and sixteen ranks. The network has three hidden layers, and all its weights
 # lie in one vector.
 
@@ -253,8 +248,8 @@ whole = loss_and_gradient(w0, x[batch], y[batch])[1]
 print(f"largest difference: {abs(sum(means) / 16 - whole).max():.1e}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The mean of sixteen gradients of 64 samples is the gradient of 1024 samples, up to rounding. Suppose
-# that you take the *sum* of the sixteen means instead. What does this change?
+# Your mean of sixteen gradients is the gradient of all 1024 samples, up to rounding. Suppose that you take the
+# *sum* of the sixteen means instead. What does this change?
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -271,10 +266,9 @@ print(f"learning rate {same_rate:.2f}")
 reveal("04/sum", same_rate)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It is 0.16. The sum is $p$ times as long as the mean, so you take a step that is $p$ times as long.
-# As long as you always use 16 ranks, this does no harm: you may have found a good learning rate by
-# trial. It goes wrong on the day when you change the number of ranks. The step then changes its
-# length, and no message tells you.
+# You step as if your learning rate were 0.16, because the sum is $p$ times as long as the mean. As long as you
+# always use 16 ranks, this does no harm, since you may have found a good learning rate by trial. It goes wrong
+# on the day when you change the number of ranks. The step then changes its length, and no message tells you.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert abs(sum(means) / 16 - whole).max() < 1e-12 and {len(part) for part in parts} == {64}
@@ -282,10 +276,9 @@ assert round(same_rate, 2) == 0.16 and len(batch) == 1024
 assert (len(x), len(x_test)) == (1280, 517)
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Every sample once.** Cut the batch into the ranges $1$ to $B/4$, $B/4$ to $2B/4$, and so on. Samples $B/4$, $2B/4$ and $3B/4$ then belong to two ranks. In Python,
-# where a range doesn't include its end, this mistake is hard to make. In formulas it is easy, and
-# from there it gets into programs. A test finds it: put all parts together, sort, and compare with
-# the batch.
+# **Does every sample count once?** Cut the batch into the ranges $1$ to $B/4$, $B/4$ to $2B/4$, and so on. Then
+# samples $B/4$, $2B/4$ and $3B/4$ belong to two ranks. In formulas this mistake is easy, and from there it gets
+# into programs. Your test: put all parts together, sort, and compare with the batch.
 
 # %% slideshow={"slide_type": "fragment"}
 B = 1024
@@ -299,10 +292,10 @@ assert [i for i in set(taken) if taken.count(i) == 2] == [B // 4, 2 * B // 4, 3 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 3. The program
 #
-# Each rank keeps the weights and the velocity (the running sum of gradients of lecture 2, which
-# momentum needs). In each step it computes the gradient of its own samples,
-# calls the library's all-reduce, divides by the number of ranks, and updates. No weights are ever
-# sent. All ranks start with the same weights and add the same gradient, so they stay equal.
+# What does your program do on each rank? It keeps the weights and the velocity (the running sum of gradients of
+# lecture 2, which momentum needs). In each step it computes the gradient of its own samples, calls the
+# library's all-reduce, divides by the number of ranks, and updates. You never send weights. All ranks start with
+# the same ones and add the same gradient, so they stay equal.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile train.py
@@ -357,10 +350,10 @@ print("losses on 16 ranks:", np.round(sixteen_losses, 4))
 print(f"largest difference {abs(one_losses - sixteen_losses).max():.0e}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The losses agree to $10^{-12}$. They don't agree bit for bit, because a sum in another order rounds
-# differently. This is the test that every data-parallel program must pass: *the number of ranks
-# changes nothing but rounding.* All sixteen copies of the weights are equal, and here even bit for
-# bit: each rank got the same numbers from the all-reduce.
+# Your losses agree to $10^{-12}$. They don't agree bit for bit, because a sum in another order rounds
+# differently. Every data-parallel program must pass this test: *the number of ranks changes nothing but
+# rounding.* All sixteen copies of the weights are equal bit for bit, because each rank got the same numbers from
+# the all-reduce.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert abs(one_losses - sixteen_losses).max() < 1e-12
@@ -425,32 +418,36 @@ for name, run in (("MPI", mpi_run), ("torch", torch_run)):
 print(f"largest difference of a loss {abs(torch_losses - mpi_losses).max():.0e}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Both programs send 587,520 bytes from each rank in six steps. The gradient has 65,280 bytes, since
-# it has 8160 numbers of 8 bytes. In a ring of four ranks, each rank sends $2\cdot\frac34$ times as
-# many bytes in every step, as you saw in lecture 3. The losses agree to $10^{-12}$ again.
+# Does torch send more? No, and you can compute what each rank sends:
+#
+# | | bytes |
+# |---|---|
+# | a gradient, 8160 numbers | 65,280 |
+# | in a step: $2\cdot\frac34$ times as many, by a ring of four ranks (lecture 3) | 97,920 |
+# | in six steps | 587,520 |
+#
+# The losses agree to $10^{-12}$ again.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 for run in (mpi_run, torch_run):
     assert set(run.timeline.bytes_matrix.sum(axis=1)) == {587_520}
 assert len(w0) == 8160 and w0.nbytes == 8 * len(w0) == 65_280
-assert 6 * 2 * 3 * w0.nbytes // 4 == 587_520
+assert 2 * 3 * w0.nbytes // 4 == 97_920 and 6 * 97_920 == 587_520
 assert abs(torch_losses - mpi_losses).max() < 1e-12
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 4. One step is a superstep
 #
-# Programs of this kind have a name: *bulk-synchronous parallel*, or BSP [2]. A *superstep* is a
-# phase in which each rank computes on its own, then an exchange, and then a barrier: nobody starts
-# the next superstep before everybody has ended this one. An all-reduce is exchange and barrier in
-# one, since no rank can have the sum before the last rank has given its part. So the time of a
-# superstep is
+# What sets the time of your step? The program is *bulk-synchronous parallel*, or BSP [2]. In a *superstep* each
+# rank computes on its own, then all exchange, and then comes a barrier: no rank starts the next superstep before
+# all have ended this one. An all-reduce is exchange and barrier in one, since no rank can have the sum before the
+# last rank has given its part. So the time of a superstep is
 #
 # $$T = \max_r\,(\text{computation of rank } r) + T_\text{comm} .$$
 #
-# The maximum is what matters. A rank that is slower than the others is called a *straggler*, and
-# in every step all others wait for it. In the program below, `ringside.compute` tells the virtual
-# clock how long a rank computes. The program runs on the *textbook* machine of lecture 1, where a
-# message takes 1 µs, and 1 ns more for each byte.
+# Look at the maximum. A rank that is slower than the others is called a *straggler*, and in every step all
+# others wait for it. In the program below, `ringside.compute` tells the virtual clock how long a rank computes.
+# You run it on the *textbook* machine of lecture 1, where a message takes 1 µs, and 1 ns more for each byte.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile straggler.py
@@ -491,10 +488,17 @@ uneven.timeline
 # computes for 600 µs in each superstep, the others for 400 µs. Then the others wait for rank 2, and
 # all ranks exchange.*
 #
-# A superstep takes 704 µs: 600 µs for the computation of rank 2, and 104 µs for the all-reduce. The
-# fast ranks compute for 400 µs of it, which is 57 % of their time. In data parallelism a rank
-# is idle in three cases: while gradients travel, while it waits for a straggler, and while it waits for
-# its samples.
+# How long do your fast ranks compute?
+#
+# | in a superstep | |
+# |---|---|
+# | rank 2 computes | 600 µs |
+# | the all-reduce | 104 µs |
+# | together | 704 µs |
+# | of which a fast rank computes | 400 µs, 57 % |
+#
+# In data parallelism a rank is idle in three cases: while gradients travel, while it waits for a straggler, and
+# while it waits for its samples.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert round(100 * busy) == 57 and round(uneven.makespan_s / 3 * 1e6) == 704 == 600 + 104
@@ -503,22 +507,24 @@ assert np.isclose(uneven.makespan_s - even.makespan_s, 3 * 200e-6)
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
 # ## 5. How far does it scale?
 #
-# *Scaling* has two meanings. In **strong scaling** the batch is fixed, and $p$ ranks share it: each
-# has $B/p$ samples. In **weak scaling** the samples of a rank are fixed, and the batch grows with
-# $p$. Take the GPT of section 1 as an example. In strong scaling, 32 GPUs share 256 sequences, and
-# so do 256 GPUs. In weak scaling, each GPU has 8 sequences, so there are 256 sequences on 32 GPUs
-# and 2048 on 256.
+# What do you gain from more GPUs? That depends on what you keep. In **strong scaling** the batch is fixed, and
+# $p$ ranks share it, so each has $B/p$ samples. In **weak scaling** the samples of a rank are fixed, and the
+# batch grows with $p$. For the GPT of section 1 your batch has
+#
+# | | 32 GPUs | 256 GPUs |
+# |---|---|---|
+# | strong scaling | 256 sequences | 256, one on each GPU |
+# | weak scaling, 8 on each GPU | 256 sequences | 2048 |
 #
 # The communication is an all-reduce of $n$ bytes in a ring. Its time is known from lecture 3:
 #
 # $$T_\text{comm} = 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta .$$
 #
-# Look at what this time depends on. The batch does not appear in the formula. The number of ranks
-# does, but the second term, which is by far the larger one here, hardly grows with it: it lies
-# between $n\beta$ for 2 ranks and $2n\beta$ for very many. So *the time of communication is nearly
-# independent of the batch and of $p$*. That is why data parallelism is popular. It is also why
-# strong scaling ends: with more ranks each rank computes for a shorter time, but it communicates
-# for as long as before.
+# What does this time depend on? The batch isn't in the formula. The number of ranks is, but the second term,
+# which is by far the larger one here, hardly grows with it, from $n\beta$ for 2 ranks to $2n\beta$ for very many.
+# So *the time of communication is nearly independent of the batch and of $p$*. That is why data parallelism is
+# popular. It is also why strong scaling ends: if you add ranks, each computes for a shorter time, but it
+# communicates for as long as before.
 
 # %% slideshow={"slide_type": "subslide"}
 parameters = 1.652e9  # counted in lecture 0
@@ -554,16 +560,30 @@ for p in (8, 32, 64, 128, 256):
 reveal("04/strong", strong(256))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 256 GPUs are 76 times as fast as one. (The *efficiency* is the speedup divided by the number of
-# GPUs, here 30 %.) A GPU with one sequence computes for 0.22 s and communicates for 0.53 s. More
-# than 256 GPUs can't take part at all: $p \le B$, because this method can't cut a sequence.
+# Your 256 GPUs are only 76 times as fast as one. Look at one GPU with one sequence:
+#
+# | | |
+# |---|---|
+# | it computes | 0.22 s |
+# | it communicates | 0.53 s |
+# | *efficiency* (speedup over number of GPUs) | 30 % |
+#
+# You can't use more than 256 at all: $p \le B$, because this method can't cut a sequence.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# In weak scaling, each GPU keeps its 8 sequences, so it computes for 1.79 s with any number of GPUs.
-# Before you trust the formula, check it. A *trace* is the list of all computations and messages of
-# a run. `course_step` records one step on four GPUs; it needs only the shapes of the arrays and no
-# data. `widen` makes a trace of more GPUs from it, in which every GPU does the same. At last
-# `ringside.replay` carries out the trace message by message on the model of the cluster. In this
+# In weak scaling, each GPU keeps its 8 sequences, so it computes for 1.79 s with any number of GPUs. Can you
+# trust the formula? Check it on the GPT's own program. Here is its step, behind the model and the optimizer's
+# state. All gradients lie in one array, `flat`, and you choose one all-reduce (`"once"`):
+
+# %% slideshow={"slide_type": "fragment"}
+from ringside.course.lectures.ledger import PROGRAM
+
+print(textwrap.dedent("\n".join(PROGRAM.read_text().splitlines()[-13:])))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# `course_step` runs this step on four ranks, from the shapes of its arrays alone, and records a *trace*: the
+# list of all computations and messages. `widen` makes a trace of more GPUs from it, in which every GPU does the
+# same. At last `ringside.replay` carries out the trace message by message on the model of the cluster. In this
 # model the four GPUs of a node share one network port, as they do on Zaratan.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -600,11 +620,13 @@ show(figure, "Speedup against the number of GPUs on logarithmic axes. The weak c
 # node, and the links inside a node are faster. On 4 GPUs, the weak curve stands for a step of 2.19 s,
 # and a replayed step takes 1.84 s.*
 #
-# The curve of strong scaling bends, since the computation of a GPU shrinks and its communication
-# does not. The curve of weak scaling stays parallel to the ideal line, at 77 % of it on 512 GPUs.
-# Its price is the batch, which has 4096 sequences on 512 GPUs.
+# You see the curve of strong scaling bend, since the computation of a GPU shrinks and its communication doesn't.
+# The curve of weak scaling stays parallel to the ideal line, at 77 % of it on 512 GPUs. You pay with the batch,
+# which then has 4096 sequences.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+shown = PROGRAM.read_text().splitlines()[-13:]
+assert shown[0].lstrip().startswith("tokens = ") and shown[-1] == "    return len(flat)"
 assert round(256 * sequence_s) == 57 and 0.4 < communication_s(8) < communication_s(512) < 0.55
 assert round(strong(256)) == 76 and round(100 * strong(256) / 256) == 30
 assert machine.ranks_per_node == 4 and round(8 * sequence_s, 2) == 1.79
@@ -616,10 +638,9 @@ for p, seconds in replayed.items():
     assert abs(seconds / (8 * sequence_s + communication_s(p)) - 1) < 0.01
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **How much work does a byte need?** While a byte crosses the network, a GPU could do a certain
-# number of operations: $137\cdot10^{12}$ operations a second, times $\beta$. If you have more work
-# than that for every byte, the computation takes longer than the communication. The function
-# `work_to_hide` tells how many operations a number of bytes needs. Later lectures use it for other
+# **How much work does a byte need?** While a byte crosses the network, your GPU could do $137\cdot10^{12}\,\beta$
+# operations (FLOP). If you have more work than that for every byte, the computation takes longer than the
+# communication. `work_to_hide` tells you how many FLOP a number of bytes needs. Later lectures use it for other
 # schemes.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -630,10 +651,9 @@ print(f"{per_byte:,.0f} operations for each byte between nodes")
 print(f"{sequences:.1f} sequences a GPU take as long as the all-reduce on 32 GPUs")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It is 10,960 operations a byte. With 2.3 sequences a GPU, computation and communication take equally
-# long. With the 8 sequences of our example, the communication takes 29 % as long as the computation.
-# Remember the principle: *samples per GPU pay for communication.* More samples a GPU mean more
-# computation and not one byte more to send.
+# You need 10,960 FLOP a byte. With 2.3 sequences a GPU, computation and communication take equally long. With your
+# 8 sequences, the communication takes 29 % as long as the computation. Remember the principle: *samples per GPU pay
+# for communication.* More samples a GPU mean more computation and not one byte more to send.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert round(per_byte) == 10_960 and round(sequences, 1) == 2.3
@@ -642,13 +662,13 @@ assert round(100 * communication_s(32) / (8 * sequence_s)) == 29
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 6. Three mistakes that no error message reports
 #
-# A data-parallel program with one of these mistakes runs, and its loss falls. Each mistake has a
-# test that finds it.
+# Your data-parallel program can have one of these mistakes and run, and its loss falls. For each of them you need
+# a test that finds it.
 #
-# **Uneven parts.** Ten samples on four ranks make parts of 3, 3, 2 and 2. The mean of the four means
-# is not the mean of ten samples: a sample of a small part counts more. Multiply each mean by
-# $b_r/B$ as in section 2, and it is right. A rank may even have no sample at all. Its mean would
-# then be zero divided by zero, so it must send zeros instead.
+# **Uneven parts.** Ten samples on four ranks make parts of 3, 3, 2 and 2. Is the mean of the four means the mean of
+# ten samples? No, because a sample of a small part counts more. Multiply each mean by $b_r/B$ as in section 2, and
+# it is right. A rank may even have no sample at all. Its mean would then be zero divided by zero, so let it send
+# zeros instead.
 
 # %% slideshow={"slide_type": "fragment"}
 parts = np.split(np.arange(10), [3, 6, 8])
@@ -661,9 +681,8 @@ for name, gradient in (("mean of means", sum(means) / 4), ("weighted", weighted)
 mean_error = np.linalg.norm(sum(means) / 4 - whole) / np.linalg.norm(whole)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The mean of means is wrong by 10 %, the weighted mean only by rounding. The test compares the
-# gradient of several ranks with that of one rank, for a number of samples that the number of ranks
-# doesn't divide.
+# Your mean of means is wrong by 10 %, the weighted mean only by rounding. Test it: compare the gradient of several
+# ranks with that of one rank, for a number of samples that the number of ranks doesn't divide.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Every rank has its own random order.** All ranks must draw the *same* permutation, with the same
@@ -687,22 +706,20 @@ print(f"{unseen:.1%} of the samples, expected {(15 / 16) ** 16:.1%}")
 reveal("04/unseen", 100 * unseen)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# More than a third of the data is not seen, and other samples are seen several times. A rank misses
-# a sample with probability 15/16, so all sixteen miss it with $(15/16)^{16}$, which is 35.6 %. The
-# loss falls all the same. The test is the one of section 2: put all parts of an epoch together
-# and sort.
+# Your ranks miss more than a third of the data, and see other samples several times. A rank misses a sample with
+# probability 15/16, so all sixteen miss it with $(15/16)^{16}$, which is 35.6 %. The loss falls all the same. You
+# find it by the test of section 2: put all parts of an epoch together and sort.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert abs(weighted - whole).max() < 1e-12 and round(100 * mean_error) == 10
 assert round(100 * (15 / 16) ** 16, 1) == 35.6 and 0.33 < unseen < 0.39
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Weights are averaged instead of gradients.** Each rank takes a step with its own gradient, and
-# then all ranks average their weights. For plain SGD this is the same, since the update is linear:
-# the mean of $w - \eta g_r$ is $w - \eta g$. Even momentum survives, because the velocity is a
-# linear function of the gradients too. (Every rank now has a different velocity, so you can't save
-# the state of one rank and continue the run from it.) *Adam* is another optimizer, which many
-# language models are trained with. What about Adam?
+# **Weights are averaged instead of gradients.** What if each rank steps with its own gradient, and then you
+# average the weights? For plain SGD this is the same, since the update is linear: the mean of $w - \eta g_r$ is
+# $w - \eta g$. Even momentum survives, because the velocity is a linear function of the gradients too. (But
+# every rank now has a velocity of its own, so you can't continue a run from the state of one rank.) What about
+# *Adam*, the optimizer of many language models?
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -728,10 +745,10 @@ print(f"relative difference {apart:.0%}")
 reveal("04/adam", "no" if apart > 1e-9 else "yes, to rounding")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The two steps differ by 66 %. Adam divides each gradient by its size, and a quotient is not linear:
-# the mean of the quotients is not the quotient of the means. In general, *send what adds up.*
-# Gradients do. A function that isn't linear must be applied after the sum. You will meet another
-# example: the *clipping* of gradients, which shortens a gradient that is longer than a given limit.
+# Your two steps differ by 66 %. Adam divides each gradient by its size, so the mean of the quotients is not the
+# quotient of the means. In general, *send what adds up.* Gradients do. Apply a function that isn't linear after
+# the sum. You will meet another example: the *clipping* of gradients, which shortens a gradient that is longer
+# than a given limit.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert round(100 * apart) == 66
@@ -765,11 +782,10 @@ assert round(100 * apart) == 66
 # changes fast. So one starts with $\eta$ and raises the rate in a straight line to $k\,\eta$ during
 # the first epochs. (An *epoch* is one pass over all samples.) This is called **warm-up** [3].
 #
-# Here is an experiment. It compares batches of 32 and $\eta = 0.04$ with batches of 256 (16 ranks
-# with 16 samples each), so $k = 8$. All runs last 30 epochs, so they see the same number of samples.
-# The warm-up takes the first ten of them. Since the number of ranks changes nothing but rounding,
-# you can run the experiment in one process. A single run may be good or bad by luck, so there are
-# eight runs of each kind, which begin with different random weights.
+# Do you need it? Compare batches of 32 and $\eta = 0.04$ with batches of 256 (16 ranks with 16 samples each), so
+# $k = 8$. All runs last 30 epochs, so they see the same number of samples, and the warm-up takes the first ten.
+# Since the number of ranks changes nothing but rounding, you can run this in one process. A single run may be good
+# or bad by luck, so there are eight of each kind, which begin with different random weights.
 
 # %% slideshow={"slide_type": "fragment"}
 EPOCHS, RATE, K = 30, 0.04, 8
@@ -835,15 +851,14 @@ reveal("04/ruined", ruined["batch 256, 8 times the rate"])
 # *Figure 3. Test accuracy after 30 epochs. Each row is a kind of run and has eight points, one for
 # each run. A darker point is several runs with nearly the same accuracy.*
 #
-# With the same rate, the large batches take an eighth of the steps, and all eight runs stay behind
-# those of small batches. With eight times the rate from the first step on, several runs are ruined:
-# the weights jump so far that many units of the network give zero for every sample. Such a unit
-# gets no gradient and never comes back. With a warm-up the runs come through. On average they are
-# better than with the unscaled rate, and a little worse than the small batches. This remaining
-# difference has a name, the *large-batch gap*.
+# Read the rows from above. With the same rate, your large batches take an eighth of the steps, and all eight runs
+# stay behind those of small batches. With eight times the rate from the first step on, several runs are ruined,
+# because the weights jump so far that many units of the network give zero for every sample. Such a unit gets no
+# gradient and never comes back. With a warm-up the runs come through. On average they are better than with the
+# unscaled rate, and a little worse than the small batches. This remaining difference is the *large-batch gap*.
 #
-# Don't take the warm-up as a guarantee. Change `RATE` to 0.05 and run the cells again: some
-# runs are lost in spite of it. Beyond some $k$ the rule ends, for every network.
+# Don't take the warm-up as a guarantee. Change `RATE` to 0.05 and run the cells again, and you lose some runs in
+# spite of it. Beyond some $k$ the rule ends, for every network.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 base, same, scaled, warmed = accuracy.values()
@@ -859,12 +874,18 @@ assert len(KINDS["batch 32"][1]) == 8 * steps and RATE == 0.04
 # **Eight GPUs in one box.** Fit the formula of section 5 to TensorFlow's speeds on 2 and 4 GPUs of 2017.
 # How well does it predict 8? It depends on the network: [TensorFlow](systems.md#tensorflow) has the result.
 #
-# **ImageNet on 256 GPUs.** Goyal and others [3] trained ResNet-50 with batches of 8192, 32 images on each
-# of 256 GPUs. Their learning rate was 0.1 for 256 images, and they scaled it with the linear rule.
-# With small batches, 23.60 % ± 0.12 of the answers were wrong. With large batches and warm-up, this
-# error was 0.14 percentage points higher, and without warm-up about 1.2 points higher. They also ask
-# how fast the links between the GPUs must be. The gradients have 100 MB, the backward pass takes
-# 120 ms, and each GPU sends nearly twice as many bytes as the gradients have.
+# **ImageNet on 256 GPUs.** Does the rule hold for a real network? Goyal and others (2017) [3] trained ResNet-50
+# with batches of 8192, 32 images on each GPU. Their learning rate was 0.1 for 256 images, and they scaled it
+# linearly:
+#
+# | batches | wrong answers |
+# |---|---|
+# | small | 23.60 % ± 0.12 |
+# | large, with warm-up | 0.14 points more |
+# | large, without | 1.2 points more |
+#
+# They also ask how fast the links must be. The gradients have 100 MB, the backward pass takes 120 ms, and each GPU
+# sends nearly twice as many bytes as the gradients have.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 rate = 0.1 * 8192 / 256
@@ -873,10 +894,9 @@ print(f"learning rate {rate:.1f}; to hide the all-reduce: {needed:.1f} Gbit/s")
 assert round(2 * 100e6 / 0.125 * 8e-9, 1) == 12.8  # as printed in the paper
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The learning rate becomes 3.2. The links must carry 13.3 Gbit/s. The paper prints 12.8, since it
-# divides by 125 ms. This small difference doesn't matter. What matters is the method: divide the
-# bytes by the time in which they must be sent. `work_to_hide` does the same. Lecture 5 shows how to
-# use this time, and sends gradients *during* the backward pass.
+# By the rule you get a learning rate of 3.2, and your links must carry 13.3 Gbit/s. (The paper prints 12.8, since
+# it divides by 125 ms.) Keep the method: divide the bytes by the time in which they must be sent, as `work_to_hide`
+# does. In lecture 5 you use this time, and send gradients *during* the backward pass.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 goyal = {name: value[0] for name, value in table(LECTURES / "data" / "goyal_2017.csv").items()}
@@ -888,10 +908,9 @@ assert round(rate, 1) == 3.2 and round(needed, 1) == 13.3 and 32 * 256 == 8192
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. The ledger
 #
-# Section 1 asked how long 32 GPUs train the course's GPT. Its step on 32 GPUs, with one all-reduce
-# after the backward pass, was replayed in section 5. Now it goes into the course's *ledger*, a table
-# to which most lectures add a line. In it, *exposed* is the time in which a GPU waits for
-# communication and computes nothing.
+# How long do 32 GPUs train the course's GPT? You replayed their step, with one all-reduce after the backward
+# pass, in section 5. Now it goes into the course's *ledger*, a table to which most lectures add a line. In it,
+# *exposed* is the time in which a GPU waits for communication and computes nothing.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -912,10 +931,10 @@ ledger("04", gpus=32, step_s=step32_s, exposed_s=step32_s - step_s,
        memory_bytes=max(memory["peak"] for memory in traced.memory))  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
-# The 127 days have become 5.1. A step takes 2.30 s, of which 0.51 s are exposed: the GPUs compute for
-# 78 % of the time. (The formula of section 5 says the same.) Without any loss it would be 4.0 days.
-# The memory of a GPU is what it was, 33.9 GB of 42.4. Data parallelism saves time and no memory:
-# every GPU holds everything. Lecture 5 hides most of the exposed half second.
+# Your 127 days have become 5.1, and not the 4.0 of section 1. Why? Of each step of 2.30 s, 0.51 s are exposed, so
+# the GPUs compute for 78 % of the time, as the formula of section 5 says. The memory of a GPU is what it was,
+# 33.9 GB. Data parallelism saves you time and no memory, because every GPU holds everything. Lecture 5 hides most
+# of the exposed half second.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
 assert round(days32, 1) == 5.1 and round(step32_s, 2) == 2.30
@@ -934,8 +953,8 @@ assert abs(step32_s / (8 * sequence_s + communication_s(32)) - 1) < 0.01
 # **Learning.** Weak scaling makes the batch grow. Beyond some size, a batch that is twice as large
 # no longer halves the number of steps that the training needs.
 #
-# **Latency.** A ring has $2(p-1)$ steps. For 512 ranks this is 1022 times $\alpha$. Lecture 3 has
-# algorithms with fewer steps.
+# **Latency.** A ring of 512 ranks costs you $2(p-1) = 1022$ times $\alpha$. Lecture 3 has algorithms with fewer
+# steps.
 #
 # **Stragglers.** The more ranks, the more likely it is that one of them is late in any given step.
 #

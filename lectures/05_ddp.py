@@ -81,16 +81,15 @@ FORWARD, BACKWARD, COMMUNICATION, EXPOSED = "#56b4e9", "#0072b2", "#e69f00", "#b
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"] meeting=1 minutes=10
 # ## 1. The problem: GPUs that wait
 #
-# The model of this course is a GPT with 1.7 billion parameters [1], on 32 GPUs: 8 nodes with four
-# GPUs each, and a network of 12.5 GB/s between the nodes. Each GPU takes eight sequences of 2048
-# tokens, and numbers have two bytes. To save memory, the backward pass computes each layer forward
-# once more. Nobody can run this on a laptop. But a program can be *traced* without data: PyTorch
-# works out the shape of each tensor, the kit counts operations and bytes, and then it replays the
-# trace on a modelled cluster.
+# The model of this course is a GPT with 1.7 billion parameters [1], on 8 nodes with four GPUs each, and a network
+# of 12.5 GB/s between the nodes. Each GPU takes eight sequences of 2048 tokens, and numbers have two bytes. To
+# save memory, the backward pass computes each layer forward once more. You can't run this on a laptop. But you
+# can *trace* the program without data: PyTorch works out the shape of each tensor, and the kit counts operations
+# and bytes. Then you replay the trace on a modelled cluster.
 #
-# The last lecture closed with this step: a backward pass, and then one all-reduce of everything.
-# All GPUs do the same, so two of them are traced, and the trace is *widened*: each of 32 ranks does
-# what one of the two did, and the all-reduce goes over all.
+# `course_step` traces the step of lecture 4: the backward pass, one all-reduce of all gradients, and Adam. All
+# GPUs do the same, so you trace two of them and *widen* the trace: each of 32 ranks does what one of the two did,
+# and the all-reduce goes over all.
 
 # %% slideshow={"slide_type": "fragment"}
 from ringside.course.lectures import course_machine, course_step, ledger
@@ -118,9 +117,9 @@ print(f"exposed {end_ms:.0f} ms of {step_ms:.0f} ms, {end_ms / step_ms:.0%} of t
 reveal("05/exposed-at-the-end", end_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The GPU waits for 512 ms in each step, 22 % of the time. You have bought 32 GPUs, and you use 25.
-# While they compute, the network is idle; while the network works, the GPUs are idle. **How many of
-# the 512 ms can you get back?** This number opens the lecture, and section 8 closes it.
+# Your GPUs wait for 512 ms in each step. You have bought 32 of them, and you use 25. While they compute, the
+# network is idle, and while the network works, they are idle. **How many of the 512 ms can you get back?** This
+# number opens the lecture, and section 8 closes it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(end_ms) == 512 and round(end_ms / step_ms, 2) == 0.22
@@ -132,22 +131,22 @@ assert round(sum(op.nbytes for op in at_the_end.ops[0] if op.kind == 5) / 2e9, 1
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=10
 # ## 2. When is a gradient ready?
 #
-# The backward pass goes through the layers from the last to the first. Once it has left a layer,
-# the gradients of this layer don't change any more. They could travel from that moment on.
-# PyTorch tells you about it by a *hook*: a function of yours that is called when a parameter's
-# gradient is complete. The part of PyTorch that runs the backward pass, and calls it, is *autograd*.
+# When could you send a gradient? The backward pass goes through the layers from the last to the first. Once it
+# has left a layer, the gradients of this layer don't change any more, and you could send them. PyTorch tells you
+# by a *hook*, a function of yours that is called when a parameter's gradient is complete. *Autograd*, the part
+# of PyTorch that runs the backward pass, calls it.
 #
 # ```python
 # parameter.register_post_accumulate_grad_hook(function)  # autograd calls function(parameter)
 # ```
 #
-# A word that is easy to confuse: a gradient is *ready* on one rank when this rank has computed its
-# own. It is *reduced* when it holds the mean over all ranks.
+# Keep two words apart: a gradient is *ready* on one rank when this rank has computed its own. It is *reduced*
+# when it holds the mean over all ranks.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# Here is a small language model. Like our GPT, it uses the matrix `words` twice: at the beginning,
-# to turn a word into a vector, and at the end, to score all words. Two uses of one parameter are
-# called *tied* weights.
+# Here is a small language model. Like our GPT, it uses the *token embedding* (the matrix `words`) twice: at the
+# beginning, to turn a token into a vector, and at the end, for the logits, the scores of all tokens. Two uses of
+# one parameter are called *tied* weights.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile order.py
@@ -169,7 +168,7 @@ def order_of(group):
 
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("05/tied", "The backward pass begins with the scores, which use words. "
+guess("05/tied", "The backward pass begins with the logits, which use the token embedding. "
       "Which gradient is ready first?",
       choices=["words.weight", "first.weight", "second.bias"])  # fmt: skip
 
@@ -179,10 +178,10 @@ print(" -> ".join(order))
 reveal("05/tied", order[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Layers come from back to front, as expected. But `words.weight` comes last, although the backward
-# pass meets it first. Its gradient is the sum of two parts, one for each use, and it is complete
-# only when the second part is there. Our GPT has tied weights too. Its `words` has 236 MB of
-# gradients, and they are ready at the very end of the backward pass. Keep that in mind.
+# Layers come from back to front, as you expected. But the token embedding, `words.weight`, comes last, although
+# the backward pass meets it first. Its gradient is the sum of two parts, one for each use, and it is complete
+# only when the second part is there. Our GPT has tied weights too. Its token embedding has 236 MB of gradients,
+# and they are ready at the very end of the backward pass. Keep that in mind.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert order == ["second.bias", "second.weight", "first.bias", "first.weight", "words.weight"]
@@ -196,10 +195,9 @@ assert round(2 * 51200 * 2304 / 1e6) == 236
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=25
 # ## 3. Start the all-reduce early
 #
-# We go back to a size that you can run. A network has 12 layers. A layer's forward pass takes
-# 40 µs and its backward pass 80 µs, and it has 4096 gradients of 8 bytes. First the program that
-# you know. It declares its computation with `ringside.compute`, so that the time is the same on
-# every machine.
+# Go back to a size that you can run. A network has 12 layers, each with 4096 gradients of 8 bytes. A layer's
+# forward pass takes 40 µs, and its backward pass 80 µs. First the program that you know. It declares its
+# computation with `ringside.compute`, so that the time is the same on every machine.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile late.py
@@ -275,10 +273,9 @@ reveal("05/early", exposed_us(early))
 # *Figure 1. The early program on four ranks. Each rank computes without a pause until its backward
 # pass ends; only then it waits.*
 #
-# Instead of 596 µs, 55 µs are exposed. This is the all-reduce of the first layer. Its gradient is
-# ready when the backward pass ends, and there is nothing left to compute meanwhile. **The last
-# all-reduce can't be hidden.** All others were. Both programs send the same bytes and return the
-# same means.
+# You have hidden all but 55 of the 596 µs. What is left is the all-reduce of the first layer. Its gradient is
+# ready when the backward pass ends, and there is nothing left to compute meanwhile. **The last all-reduce can't be
+# hidden.** Both programs send the same bytes and return the same means.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(exposed_us(run)) for run in (late, early)] == [596, 55]
@@ -289,8 +286,7 @@ for rank in range(4):
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # > **A rule for the buffer.** From `Iallreduce` until its request is complete, the buffer belongs
-# > to the library. Don't read it, don't write it. The division by $p$ stands below `Waitall` for
-# > this reason.
+# > to the library. Don't read it, don't write it. So you divide by $p$ below `Waitall`.
 #
 # ### The same in PyTorch
 #
@@ -372,9 +368,9 @@ print(f"a step takes {1e6 * early_torch.makespan_s:.0f} µs, "
       f"{exposed_us(early_torch):.0f} µs are exposed")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The numbers are those of the MPI program, to the byte and to the microsecond, because the network
-# below both is the same. (`network.py`, folded above, has 12 layers of 64 x 64 weights that take 40
-# and 80 µs. It multiplies real matrices; only its time is declared.)
+# You get the numbers of the MPI program, to the byte and to the microsecond, because the network below both is the
+# same. (`network.py`, folded above, has 12 layers of 64 x 64 weights. It multiplies real matrices, and only its
+# time is declared.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (early_torch.timeline.bytes_matrix == early.timeline.bytes_matrix).all()
@@ -390,11 +386,11 @@ assert abs(early_torch.makespan_s - early.makespan_s) < 1e-6
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=15
 # ## 4. How large should a bucket be?
 #
-# A real network has hundreds of parameters, and many are tiny: a bias of 2304 numbers has 4.6 kB.
-# Each all-reduce pays its latency, $2(p-1)\alpha$, however few bytes it carries. So gradients are
-# put together. A **bucket** is one flat array that holds the gradients of some layers. Its
-# all-reduce starts when the last of them is ready. With one bucket for each gradient you pay many
-# latencies. With one bucket for everything nothing overlaps. The best size lies between.
+# Should you send each gradient by itself? A real network has hundreds of parameters, and many are tiny: a bias of
+# 2304 numbers has 4.6 kB. Each all-reduce pays its latency, $2(p-1)\alpha$, however few bytes it carries. So put
+# gradients together. A **bucket** is one flat array that holds the gradients of some layers. Its all-reduce starts
+# when the last of them is ready. With one bucket for each gradient you pay many latencies. With one bucket for
+# everything nothing overlaps. The best size lies between.
 #
 # Assume $k$ equal buckets, and a backward pass that fills one of them every $T_b/k$ seconds. The
 # library carries out one all-reduce after another, as NCCL does. One bucket takes
@@ -423,8 +419,8 @@ assert abs(early_torch.makespan_s - early.makespan_s) < 1e-6
 # $$k^* = \frac{T_b - c}{a} \quad\text{if } c < T_b, \qquad\qquad
 #   k^* = \sqrt{\frac{T_b}{a}} \quad\text{if } c \gg T_b .$$
 #
-# The left formula says: as many buckets as the latency lets you afford. The right one holds when
-# the bytes alone take longer than the backward pass; it comes from the derivative of $T_b/k + k\,a$.
+# By the left formula you take as many buckets as you can afford latencies. The right one holds when the bytes alone
+# take longer than the backward pass, and comes from the derivative of $T_b/k + k\,a$.
 
 # %% slideshow={"slide_type": "fragment"}
 BACKWARD_US = 12 * 80
@@ -440,8 +436,8 @@ def formula_us(buckets, alpha_us):
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# In section 3 the latency was 1 µs, and 12 buckets were fine. Now the network has a latency of
-# 10 µs. Everything else stays: 960 µs of backward pass, and 590 µs for the bytes.
+# In section 3 the latency was 1 µs, and 12 buckets were fine. Now your network has a latency of 10 µs. All else
+# stays, with 960 µs of backward pass, and 590 µs for the bytes.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("05/buckets", "With a latency of 10 µs, how many equal buckets leave the least exposed?",
@@ -455,8 +451,8 @@ for buckets in COUNTS:
 reveal("05/buckets", str(best))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Six buckets of two layers leave 158 µs. With 12 buckets 430 µs are exposed, because 12 latencies
-# of 60 µs don't fit behind the backward pass. With one bucket it is 650 µs.
+# You should take six buckets of two layers, which leave 158 µs. With 12 buckets 430 µs are exposed, because 12
+# latencies don't fit behind the backward pass.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 exposed_10 = {buckets: round(formula_us(buckets, 10)) for buckets in COUNTS}
@@ -558,11 +554,10 @@ show(figure, "Exposed time against the number of buckets, 1 to 12, for latencies
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. Exposed time against the number of buckets.*
 #
-# As long as the network keeps up, runs and formula agree to the microsecond. With 12 buckets and
-# 10 µs the run exposes only 111 µs, and the formula says 430. The reason is an assumption: this
-# simulated network carries several all-reduces at once, so their latencies overlap. An MPI
-# library may do that. NCCL puts all that you launch into one queue and works through it. Plan
-# with the formula.
+# As long as the network keeps up, your runs and the formula agree to the microsecond. Why does the last run, with
+# 12 buckets and 10 µs, expose only 111 µs, where the formula says 430? This simulated network carries several
+# all-reduces at once, so their latencies overlap. An MPI library may do that. NCCL puts all that you launch into
+# one queue and works through it. So plan with the formula.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for (k, alpha), run in runs.items():
@@ -613,9 +608,9 @@ for rank, value in enumerate(two_orders.values):
 reveal("05/two-orders", "wrong sums, no error")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Both ranks hold 11 in both gradients. A gradient of one layer was added to that of another, and
-# nothing tells you. The training goes on and learns nonsense. Therefore DDP fixes the order of
-# buckets once, the same on all ranks. A bucket that is full too early waits for those before it.
+# Both ranks hold 11 in both gradients. You have added a gradient of one layer to that of another, and nothing tells
+# you. The training goes on and learns nonsense. Therefore DDP fixes the order of buckets once, the same on all
+# ranks. A bucket that is full too early waits for those before it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for value in two_orders.values:
@@ -656,10 +651,9 @@ assert two_orders.error is None
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=5
 # ## 6. PyTorch's DDP, observed
 #
-# The kit's network speaks PyTorch's interface, so the real `DistributedDataParallel` runs on it.
-# A *communication hook* is called in place of each bucket's all-reduce. Ours writes down what is
-# in the bucket, and then does what DDP would have done. `bucket_cap_mb` is the cap in MiB; 0.125
-# MiB are four layers of our network.
+# Does PyTorch do the same? The real `DistributedDataParallel` runs on the kit's network. A *communication hook* is
+# called in place of each bucket's all-reduce. Yours writes down what is in the bucket, and then does what DDP would
+# have done. `bucket_cap_mb` is the cap in MiB, and 0.125 MiB are four layers of this network.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile observed.py
@@ -696,9 +690,9 @@ for number, buckets in enumerate(observed.values[0]):
 reveal("05/first-step", len(observed.values[0][0]))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The first step uses one bucket for everything, in the order of the forward pass. DDP doesn't know
-# the order of the gradients yet; it watches it. Then rank 0 tells the others the order, and from
-# the second step on there are three buckets, last layers first. Here are both steps.
+# In your first step DDP has one bucket for everything, because it doesn't know the order of the gradients yet, and
+# watches it. Then rank 0 tells the others the order, and from the second step on there are three buckets, last
+# layers first. Here are both steps.
 
 # %% slideshow={"slide_type": "fragment"}
 observed.timeline
@@ -715,11 +709,11 @@ print(f"second step: {second_us:.0f} µs exposed")
 print(f"formula for 3 buckets: {formula_us(3, 1):.0f} µs")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The formula says 203 µs. The step has 4 µs more. They are what rank 0 tells the others: two small
-# broadcasts with the new order, once. If you don't set the cap, DDP takes 25 MiB, and 1 MiB for
-# the first bucket, so that the network starts early. All of our network has 0.4 MB. With the
-# default it is one bucket, and **nothing overlaps**: a small network gains nothing from DDP's
-# overlap unless you lower the cap.
+# The formula says 203 µs, and your step has 4 µs more, once, for two small broadcasts with the new order.
+#
+# What if you don't set the cap? DDP takes 25 MiB, and 1 MiB for the first bucket, so that the network starts early.
+# This network has only 0.4 MB, so the default makes one bucket of it, and **nothing overlaps**. If your network is
+# small, lower the cap.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert observed.values[0][0] == [list(range(12))]
@@ -741,7 +735,7 @@ assert [len(buckets) for buckets in default.values[0]] == [1, 1]
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
 # ## 7. What else the wrapper does
 #
-# Four things, each with a run. All four need a few lines only because the network counts for us.
+# What else do you get from DDP? Four things, each with a run of a few lines.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile wrapped.py
@@ -820,10 +814,10 @@ found = ringside.run("skipping.py:train", 2, (True,))
 print([record.nbytes for record in found.collectives if record.name == "allreduce"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Without the search, rank 0 goes into the next step while rank 1 still waits, and PyTorch raises an
-# error there. With `find_unused_parameters=True` DDP walks through the graph after each forward
-# pass. It then needs a second all-reduce, of 16 bytes here: one number for each of four
-# parameters, to learn which of them *nobody* has used. Turn the search on only if you need it.
+# Without the search, rank 0 goes into the next step while rank 1 still waits, and you get an error there. With
+# `find_unused_parameters=True` DDP walks through the graph after each forward pass. It then needs a second
+# all-reduce, of 16 bytes here, to learn which of the four parameters *no rank* has used. Turn the search on only if
+# you need it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 sizes = [record.nbytes for record in found.collectives if record.name == "allreduce"]
@@ -858,9 +852,9 @@ statistics = ringside.run("with_buffers.py:running_mean", 2)
 print(statistics.values)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Rank 0 has a mean of 0 and rank 1 a mean of 1. The mean of all samples is one half, and no rank
-# has it. `SyncBatchNorm` is the layer that computes statistics over all ranks; it pays with an
-# all-reduce in each forward pass, which nothing hides.
+# Rank 0 has a mean of 0 and rank 1 a mean of 1. The mean of all samples is one half, and no rank has it. If you
+# need it, take `SyncBatchNorm`, which computes statistics over all ranks. You pay with an all-reduce in each
+# forward pass, which nothing hides.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert statistics.values == [(0.0, 0.0), (1.0, 1.0)]
@@ -904,10 +898,9 @@ for way, calls in (("plain", 1), ("16 bits", 1), ("PowerSGD", 3)):
 reveal("05/power", last_step["plain"] / last_step["PowerSGD"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A factor of 2, and a factor of 64. But compression helps only where communication is *exposed*.
-# If all but the last bucket is hidden, half the bytes save half of the last bucket, and the
-# compression itself takes time from the backward pass. It also changes the gradients. Hide first,
-# and then compress what is left.
+# You save a factor of 2, and a factor of 64. But compression helps you only where communication is *exposed*. If
+# all but the last bucket is hidden, half the bytes save half of the last bucket, and the compression itself takes
+# time from the backward pass. It also changes the gradients. Hide first, and then compress what is left.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert last_step["plain"] == 2 * last_step["16 bits"] == 64 * last_step["PowerSGD"]
@@ -917,9 +910,19 @@ assert wide * wide / (low * (wide + wide)) == 64
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=30
 # ## 8. Back to the 512 milliseconds
 #
-# Now the GPT overlaps: its hooks start one all-reduce for each of the 24 layers, as soon as the
-# layer's gradients are there. The words, the positions and the last norm follow at the end. All
-# ranks do the same here, so the order is no problem.
+# How much of the 512 ms can the GPT hide? This is the part of its program that `reduce="layers"` switches on. It has
+# one bucket for each of the 24 layers, and `one` is the hook:
+
+# %% slideshow={"slide_type": "fragment"}
+import inspect
+
+from ringside.course.lectures import course_gpt
+
+print(inspect.getsource(course_gpt.reduce_layers))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Token and position embeddings and the last norm follow at the end of the backward pass. All ranks do the same here,
+# so the order is no problem.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("05/gpt-overlapped", "32 GPUs. Without overlap 512 ms are exposed. How many are left?",
@@ -932,9 +935,15 @@ print(f"exposed: {end_ms:.0f} ms at the end, {left_ms:.0f} ms overlapped")
 reveal("05/gpt-overlapped", left_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **58 ms are left of 512.** They are the last layer's all-reduce, 20 ms, and that of `words`, 37 ms,
-# with the positions behind it: what is ready only when nothing is left to compute. The course's
-# ledger has a new line:
+# **58 ms are left of your 512.** They belong to what is ready only when nothing is left to compute:
+#
+# | exposed | ms |
+# |---|---|
+# | the last layer's all-reduce | 20 |
+# | the token embedding's | 37 |
+# | the position embedding's and the last norm's | below 2 |
+#
+# The course's ledger has a new line:
 
 # %% slideshow={"slide_type": "fragment"}
 ledger("05", gpus=32, step_s=(COMPUTE_MS + left_ms) / 1e3, exposed_s=left_ms / 1e3,
@@ -955,24 +964,25 @@ REST = [LAYER, WORDS, 2 * 2048 * WIDTH, 2 * 2 * WIDTH]  # last layer, words, pos
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(left_ms) == 58 and abs(left_ms - sum(ring_ms(n, 32) for n in REST)) < 1
 assert [round(ring_ms(n, 32)) for n in REST[:2]] == [20, 37]
+assert sum(ring_ms(n, 32) for n in REST[2:]) < 2
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # ### How much work does a byte need?
 #
-# Almost everything was hidden. Is this always so? Let a network have $\Psi$ parameters of $w$ bytes.
-# A GPU has $T$ tokens and computes $F$ operations per second. The network carries
+# Your run hid nearly all of its messages. Can you tell in advance whether a run will? Let a model have $\Psi$
+# parameters of $w$ bytes. A GPU has $T$ tokens and computes $F$ FLOP per second. The network carries
 # $\beta' = 1/\beta$ bytes per second.
 #
-# - The backward pass takes $T_b = q\,\Psi\,T / F$. Each parameter costs $q = 4$ operations for each
+# - The backward pass takes $T_b = q\,\Psi\,T / F$. Each parameter costs $q = 4$ FLOP for each
 #   token, and $q = 6$ if layers are computed forward once more, as in our GPT.
 # - The bytes take $c = 2\,\frac{p-1}{p}\,\Psi\,w / \beta'$.
 #
-# All bytes can be hidden only if $c \le T_b$. The number of parameters cancels:
+# You can hide all bytes only if $c \le T_b$. The number of parameters cancels:
 #
 # $$T \;\ge\; \frac{2w}{q}\,\frac{F}{\beta'}\,\frac{p-1}{p} .$$
 #
-# We call this the **communication roofline** of data parallelism. It doesn't depend on the size of
-# the model. It says how many tokens each GPU must have, on a given machine, so that the network can
+# This is the **tokens-per-GPU bound** of data parallelism (the *communication roofline*). It doesn't depend on the
+# size of the model. It tells you how many tokens each GPU must have, on a given machine, so that the network can
 # stay hidden.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -986,8 +996,8 @@ print(f"{tokens:,.0f} tokens, {tokens / 2048:.1f} sequences of 2048")
 reveal("05/roofline", tokens)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A GPU needs 7,078 tokens, about three and a half sequences. Ours has eight sequences, so the network
-# keeps up. With two sequences it can't. Look at both, from 2 to 512 GPUs.
+# You need 7,078 tokens on each GPU, about three and a half sequences. You have eight, so the network keeps up. With
+# two it can't. Look at both, from 2 to 512 GPUs.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 from ringside.course.lectures import work_to_hide
@@ -1044,11 +1054,12 @@ show(figure, "Exposed milliseconds of a step against 2 to 512 GPUs, dots and lin
 # *Figure 5. Exposed time of the GPT's step against the number of GPUs. Dots are replayed traces,
 # lines are the formulas of section 4.*
 #
-# Up to four GPUs the messages stay inside a node, which is fast. From 8 on they go between nodes.
-# With eight sequences the exposed time is small and stays small. With two sequences the backward
-# pass is too short: at 32 GPUs 211 ms are exposed, for a computation of 448 ms. What still grows with
-# the number of GPUs is the latency, $2(p-1)\alpha$ for each bucket: 75 ms for 27 buckets on 512 GPUs.
-# It can hide too, if there is work enough.
+# Up to four GPUs the messages stay inside a node, which is fast. From 8 on they go between nodes. With eight
+# sequences your exposed time is small and stays small. With two sequences the backward pass is too short: on 32 GPUs
+# 211 ms are exposed, for a computation of 448 ms.
+#
+# What still grows with the number of GPUs? It is the latency, $2(p-1)\alpha$ for each of 27 buckets, 75 ms on 512
+# GPUs. It can hide too, if there is work enough.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for place, count in enumerate(COUNTS_GPU):
@@ -1064,7 +1075,7 @@ assert round(27 * 2e3 * 511 * cluster.alpha_s) == 75
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Your next cluster has GPUs of twice the speed and the same network. What happens to
-# the roofline?" It doubles: faster GPUs are harder to feed. "And with `no_sync`?" Four microbatches
+# the bound?" It doubles, because faster GPUs are harder to feed. "And with `no_sync`?" Four microbatches
 # of two sequences send once, so the exposed time is paid once for eight sequences. The
 # hooks of the last microbatch have only its own backward pass to hide behind.
 
@@ -1079,8 +1090,8 @@ assert round(27 * 2e3 * 511 * cluster.alpha_s) == 75
 # | gloo | tensors in main memory, over TCP; some calls also on GPUs | a laptop, tests, CPUs |
 # | MPI | what the MPI library can | only if you build PyTorch yourself with MPI |
 #
-# Slides often list all three for PyTorch, without this difference [4]. The package that `pip`
-# installs has no MPI in it:
+# Can you choose MPI? The package that `pip` installs has none in it, although lists of PyTorch's backends often
+# name all three [4]:
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile backends.py
@@ -1125,26 +1136,24 @@ assert 9 < many_times < 10
 reveal("05/nccl", many_times)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 88 ms in small buckets, 18 ms in middle ones, 9 ms in one. PyTorch's default cap of 25 MiB lies where
-# the curve becomes flat for this machine. The first bucket of 1 MiB is a price that DDP pays to start
-# early.
+# You need 88 ms in small buckets, and 9 ms in one. PyTorch's default cap of 25 MiB lies where the curve becomes
+# flat for this machine. The first bucket of 1 MiB is a price that DDP pays to start early.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(1024 * measured_us[2**20] / 1e3) == 88 and round(64 * measured_us[2**24] / 1e3) == 18
 assert round(measured_us[2**30] / 1e3) == 9
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
-# **Horovod, as history.** Before DDP had hooks for all this, Horovod [6] put ring all-reduces under
+# **Horovod, as history.** Before DDP had hooks for all this, Horovod (2018) [6] put ring all-reduces under
 # TensorFlow, Keras, PyTorch and MXNet. It solved the problem of section 5 differently. Every few
 # milliseconds the ranks agree which gradients are ready *everywhere*. These are fused into a buffer
-# and reduced; this is *tensor fusion*. Its *timeline* showed each tensor waiting, negotiating and
-# travelling, and many people saw exposed communication there for the first time. Its last release,
-# `0.28.1`, is of June 2023 [7]. The idea lives on in DDP's buckets.
+# and reduced; this is *tensor fusion*. Its last release, `0.28.1`, is of June 2023 [7]. The idea lives on in DDP's
+# buckets.
 #
 # On 512 P100 GPUs, with 25 Gbit/s between servers of four GPUs, Horovod reached an efficiency of 90 %
-# for Inception V3 and `ResNet-101` and of 68 % for VGG-16 [6]. Does our model say why VGG-16 is worse?
-# One P100 computes 154 pictures of VGG-16 per second [8]. We assume 64 pictures on each GPU; the
-# paper's batch may be another one.
+# for Inception V3 and `ResNet-101` and of 68 % for VGG-16 [6]. Can you explain why VGG-16 is worse? One P100
+# computes 154 images of VGG-16 per second [8]. Assume 64 images on each GPU, although the paper's batch may be
+# another one.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 vgg_bytes = 4 * 138.36e6
@@ -1156,10 +1165,10 @@ print(f"nothing hidden {at_end:.0%}, as much as possible hidden {hidden:.0%}, me
 assert at_end < 0.68 < hidden
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Without overlap the model says 54 %, with perfect overlap 84 %. What was measured lies between. The
-# bytes of VGG-16 take 354 ms, and its backward pass about 277 ms. It is below the roofline.
+# Your model says 54 % without overlap, and 84 % with perfect overlap. What was measured lies between. The bytes of
+# VGG-16 take 354 ms, and its backward pass about 277 ms, so a GPU has too few images to hide them.
 #
-# The DDP paper reports near-linear scaling on $256$ GPUs [2].
+# The DDP paper (2020) reports near-linear scaling on $256$ GPUs [2].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (round(at_end, 2), round(hidden, 2)) == (0.54, 0.84)
@@ -1169,10 +1178,9 @@ assert 0.68 - at_end > 0.1 and vgg_step_s == 64 / 154 and 25e9 / 8 == 3.125e9
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=25
 # ## 10. Reading a profile
 #
-# On a real machine you don't have Figure 1; you have a *profile*. PyTorch writes one with
-# `torch.profiler`, and the kit writes its timelines in the same format. The viewer at
-# `ui.perfetto.dev` opens both. The next program is the early one with a *straggler*: rank 2 is
-# slower than the others.
+# How do you find exposed time on a real machine? There you have a *profile* instead of Figure 1. PyTorch writes one
+# with `torch.profiler`, and the kit writes its timelines in the same format. The viewer at `ui.perfetto.dev` opens
+# both. The next program is the early one with a *straggler*: rank 2 is slower than the others.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile straggler.py
@@ -1211,9 +1219,8 @@ profiled.timeline
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. The same step as a timeline. Rank 2 computes to the end; the others have long tails.*
 #
-# Three ranks wait for 295 µs, and rank 2 waits for 55 µs. **The rank that waits least is the slow
-# one.** Without rank 2's row you would blame the network. In a profile, look for these signs, in this
-# order:
+# Which rank is the slow one? Three ranks wait for 295 µs, and rank 2 waits for 55 µs. **The rank that waits least is
+# the slow one.** Without its row you would blame the network. In a profile, look for these signs, in this order:
 #
 # 1. *A tail after the last operation of the backward pass.* Its length is the exposed time of the step. Compare it
 #    with the last bucket alone: if it is longer, the network has fallen behind.
@@ -1237,7 +1244,7 @@ assert [round(wait) for wait in waits] == [295, 295, 55, 295]
 # cost.
 #
 # **Peak numbers.** The links of `zaratan` are as fast as their makers say. A real all-reduce reaches
-# less, so the roofline asks for more tokens.
+# less, so you need more tokens than the bound says.
 #
 # **Progress** is taken for granted here (section 9), and **stragglers** are absent: one slow
 # rank delays all others in every step.
@@ -1468,7 +1475,7 @@ assert exposed_us(forward_order) > 0.98 * (exposed_us(late) - 6)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 3.** A second cluster has a network card of 12.5 GB/s for *each* GPU, not for four of them
-# together. What becomes of the 512 ms of section 1, and of the roofline? And what, if your program sends the ring's
+# together. What becomes of the 512 ms of section 1, and of the bound? And what, if your program sends the ring's
 # messages itself, in the order of the nodes?
 #
 # <details><summary>Answer</summary>
@@ -1517,14 +1524,14 @@ assert round(short_ms / (COMPUTE_MS / 4 + short_ms), 2) == 0.32
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** PowerSGD of rank 4 is used for a matrix of 2304 by 9216. By which factor do its bytes
-# fall? The GPT of this lecture uses it for all matrices of its layers, but `words` is sent as it is.
+# fall? The GPT of this lecture uses it for all matrices of its layers, but sends the token embedding as it is.
 # How many of the 58 ms can it save at most?
 #
 # <details><summary>Answer</summary>
 #
 # By $\frac{2304 \cdot 9216}{4\,(2304 + 9216)} = 461$. What is exposed is the last layer, 20 ms, and
-# `words` with the positions, 38 ms. So it saves at most 20 ms, although it removes more than 90 % of all
-# the bytes. They were hidden already.
+# the embeddings, 38 ms. So you save at most 20 ms, although PowerSGD removes more than 90 % of all the bytes. They
+# were hidden already.
 #
 # </details>
 

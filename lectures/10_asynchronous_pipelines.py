@@ -50,7 +50,7 @@
 # | $S$, $s$ | the number of stages; one stage, $0 \le s < S$ |
 # | $N$, $t$ | the number of minibatches; one minibatch, $0 \le t < N$ |
 # | $w_s(t)$ | the weights of stage $s$ after $t$ updates: their *version* $t$ |
-# | $\eta$ | the learning rate |
+# | $\eta$, $\lambda$ | the learning rate; the curvature of a loss |
 # | $t_f$, $t_b$ | the time of a forward and of a backward pass through a stage: 1 ms and 2 ms |
 # | $M$ | the number of microbatches in a batch |
 # | $m$ | the number of replicas of a stage |
@@ -90,9 +90,9 @@ BLUE, ORANGE, GREEN, GRAY = "#0072b2", "#e69f00", "#009e73", "#7f7f7f"
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. The problem: 553 MB on a slow network
 #
-# The authors of PipeDream trained VGG-16 on 16 GPUs in four servers. A network of 10 Gb/s
-# connected the servers [1]. Their profile of VGG-16 is public [2]. For each layer it holds the time of a
-# minibatch of 128 images, the bytes of its output, and the bytes of its parameters.
+# Why would you leave data parallelism? The authors of PipeDream (2019) trained VGG-16 on 16 GPUs in four
+# servers, over a network of 10 Gb/s [1]. Their profile of VGG-16 is public [2]. For each layer you find the time
+# of a minibatch of 128 images, the bytes of its output, and the bytes of its parameters.
 
 # %% slideshow={"slide_type": "fragment"}
 profile = table(LECTURES / "data" / "pipedream_vgg16.csv")
@@ -104,9 +104,9 @@ for name, ms, out, own in zip(profile["layer"], work_ms, output_MB, parameter_MB
 print(f"all      {work_ms.sum():6.1f} ms{parameter_MB.sum():42.1f} MB")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# One GPU needs 672.5 ms for a minibatch. With data parallelism all 16 GPUs sum 553.4 MB of
-# gradients after each step. In a ring all-reduce each rank sends $2 \cdot \frac{15}{16}$ times
-# that many bytes, over links of 1.25 GB/s.
+# One of your GPUs needs 672.5 ms for a minibatch. With data parallelism all 16 of them all-reduce 553.4 MB of
+# gradients after each step. In a ring each rank sends $2 \cdot \frac{15}{16}$ times that many bytes, over links
+# of 1.25 GB/s.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(work_ms.sum(), 1) == 672.5 and round(parameter_MB.sum(), 1) == 553.4
@@ -128,10 +128,9 @@ print(f"fc6 to fc8: {in_classifier:.1%} of the parameters, {in_work:.1%} of the 
 reveal("10/all-reduce", all_reduce_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The all-reduce takes **830 ms**, more than the work. And nearly all of it is for three layers, because
-# `fc6` to `fc8` hold 89.4 % of the parameters. They do 1.5 % of the work. So 16 copies of these
-# layers are a bad idea. One GPU could compute them for all others, as the last stage of a pipeline.
-# Then the gradients of these layers would never travel at all.
+# The all-reduce takes **830 ms**, more than the work. You pay nearly all of it for three layers, because
+# `fc6` to `fc8` hold 89.4 % of the parameters. They do 1.5 % of the work. So let one GPU compute them for all
+# others, as the last stage of a pipeline. Then their gradients never travel at all.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Three questions follow. How does a pipeline run without a bubble (sections 2 to 6)? Who decides
@@ -147,8 +146,8 @@ assert round(in_classifier, 3) == 0.894 and round(in_work, 3) == 0.015
 #
 # Recall 1F1B from lecture 9. Stage $s$ begins with $S - s$ forward passes. Then it alternates one
 # backward and one forward pass. With a flush, this ends after $M$ microbatches: the pipeline runs
-# empty, all stages update, and the pipeline fills again. Now let it go on. Then a stage's list of actions ends
-# only when the training ends.
+# empty, all stages update, and the pipeline fills again. What if you let it go on? Then a stage's list of
+# actions ends only when the training ends.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -170,8 +169,8 @@ for stage, actions in enumerate(endless(3, 5)):
     print(f"stage {stage}  {actions}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# As in lecture 9, a small program moves the traffic of any such list, and messages are free.
-# (Lecture 9 has it in torch, too.)
+# As in lecture 9, a small program moves the traffic of any such list by P2P sends and receives, and messages
+# are free. (Lecture 9 has it in torch, too.)
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile flow.py
@@ -235,9 +234,8 @@ reveal("10/no-flush", 1e3 * without.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Without a flush each of the 64 passes is a minibatch of its own. They take 201 ms, which is
-# $(N + S - 1)(t_f + t_b)$ with $N = 64$. **You pay the bubble once in a training run, not once in
-# a batch.** The bubble hasn't gone, since the pipeline still fills at the start and drains at the end.
-# But a run has thousands of minibatches.
+# $(N + S - 1)(t_f + t_b)$. **You pay the bubble once in a training run, not once in a batch.** It hasn't gone,
+# since the pipeline still fills at the start and drains at the end. But a run has thousands of minibatches.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(8 * batch.makespan_s, 264e-3) and np.isclose(without.makespan_s, 201e-3)
@@ -262,7 +260,7 @@ flow(endless(4, 10)).timeline
 # $$v_s(t) = \max\bigl(0,\; t - (S - 1 - s)\bigr).$$
 #
 # The last stage uses version $t$, which has all updates of the minibatches before. The stage
-# before it lacks one of them, and stage 0 lacks $S-1$ of them. Count it in the list:
+# before it lacks one of them, and stage 0 lacks $S-1$ of them. Count the updates in the list:
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -302,35 +300,36 @@ assert (forward[4], backward[4]) == (2, 4)
 #
 # $$f(w_0, \dots, w_{S-1}) = \tfrac12 (w_{S-1} \cdots w_1 w_0 - g)^2$$
 #
-# with a goal $g$. Let $e$ be the output minus $g$. The gradient for $w_0$ is
-# $e\,w_{S-1} \cdots w_1$: each stage multiplies what comes back by *its own weight* and passes it
-# on.
+# with a goal $g$. Let $\delta$ be the output minus $g$. The gradient for $w_0$ is
+# $\delta\,w_{S-1} \cdots w_1$, because each stage multiplies what comes back by *its own weight* and passes
+# it on.
 #
 # With $S = 3$, let stage 1 go forward with an old weight $w_1$ and backward with a newer one,
 # $w_1'$. Then stage 0 gets
 #
-# $$e\,w_2\,w_1' \qquad\text{where}\qquad \frac{\partial f}{\partial w_0} = e\,w_2\,w_1 .$$
+# $$\delta\,w_2\,w_1' \qquad\text{where}\qquad \frac{\partial f}{\partial w_0} = \delta\,w_2\,w_1 .$$
 #
-# The error $e$ belongs to the old weight, and the factor to the new one. **This is the gradient
+# The error $\delta$ belongs to the old weight, and the factor to the new one. **This is the gradient
 # neither at the old weights nor at the new ones.** It doesn't only come late. It is wrong.
 
 # %% slideshow={"slide_type": "fragment"}
 w0, w1, w2, newer, goal = 1.2, 0.8, 1.1, 0.5, 2.0
-e = w2 * w1 * w0 - goal
+delta = w2 * w1 * w0 - goal
 tiny = 1e-6
 shifted = 0.5 * (w2 * w1 * (w0 + tiny) - goal) ** 2
-slope = (shifted - 0.5 * e**2) / tiny
+slope = (shifted - 0.5 * delta**2) / tiny
 print(f"by finite differences {slope:.4f}")
-print(f"with the same version {e * w2 * w1:.4f}, with a newer one {e * w2 * newer:.4f}")
-assert np.isclose(slope, e * w2 * w1, rtol=1e-4) and abs(e * w2 * newer / slope - 1) > 0.3
+print(f"with the same version {delta * w2 * w1:.4f}, with a newer one {delta * w2 * newer:.4f}")
+assert np.isclose(slope, delta * w2 * w1, rtol=1e-4)
+assert abs(delta * w2 * newer / slope - 1) > 0.3
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Weight stashing.** PipeDream's answer: each stage keeps the version that a forward pass used until the
-# backward pass of the same minibatch [1]. For example, stage 0 of 3 keeps version 2 for minibatch 4, while
-# it goes on to versions 3 and 4. The stage applies the update to its newest version. So the gradient is
-# old, but the weights that it changes are not.
+# **Weight stashing.** In PipeDream each stage keeps the version that a forward pass used until the backward
+# pass of the same minibatch [1]. For example, stage 0 of 3 keeps version 2 for minibatch 4, while it goes on to
+# versions 3 and 4. The stage applies the update to its newest version. So the gradient is old, but the weights
+# that it changes are not.
 #
-# Now we can write down what the whole pipeline computes. The gradient of minibatch $t$ is the true
+# Now you can write down what the whole pipeline computes. The gradient of minibatch $t$ is the true
 # gradient of its loss $f_t$, at a point whose components have different ages:
 #
 # $$w(t+1) = w(t) - \eta\,\nabla f_t\bigl(w_0(t-S+1),\; w_1(t-S+2),\; \dots,\; w_{S-1}(t)\bigr).$$
@@ -361,8 +360,8 @@ def delayed(which, w, rate, goals):
 # (`at.prod() / at` holds, for each stage, the product of all *other* weights.) The second variant
 # is explained below.
 #
-# **On ranks.** Two helpers move a number between neighbours. Beyond the ends of the pipeline
-# there is nobody: the first stage gets the input, and the last one its own error.
+# **On ranks.** Two helpers send and receive a number between neighbours. At the ends of the pipeline the
+# first stage takes the input, and the last one its own error.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile neighbours.py
@@ -479,10 +478,10 @@ print(f"largest difference {np.abs(stashed - delayed(STASH, start, 0.05, goals))
 np.testing.assert_allclose(stashed, delayed(STASH, start, 0.05, goals), rtol=0, atol=1e-12)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Forty minibatches on four ranks follow the recursion to rounding. So the order of messages, the
+# Your forty minibatches on four ranks follow the recursion to rounding. So the order of messages, the
 # speed of the GPUs and the network change *when* something is computed, but not *what*. An
 # asynchronous pipeline with stashing is as repeatable as a synchronous one. The parameter server
-# of lecture 6 isn't: there the delay depends on who is fast.
+# of lecture 6 isn't, because there the delay depends on which worker is fast.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **The same in torch.** A version is a tensor of its own with `requires_grad`. Autograd keeps the
@@ -558,9 +557,9 @@ print(f"stashing keeps {kept} versions, vertical sync {kept_vertical}")
 reveal("10/kept-vertical", kept_vertical[-1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With stashing, stage $s$ keeps at most $S - s$ versions, one for each minibatch that is in
-# flight there. With vertical sync every stage keeps $S$, so the last of four stages keeps 4. It has
-# version $t$ when minibatch $t$ arrives, and the minibatch asks for version $t - S + 1$.
+# With stashing, stage $s$ keeps at most $S - s$ versions, one for each minibatch that is in flight there. With
+# vertical sync every stage keeps $S$, so your last of four stages keeps 4: when minibatch $t$ arrives, the stage
+# has version $t$, and the minibatch asks for version $t - S + 1$.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert kept == [4, 3, 2, 1] and kept_vertical == [4, 4, 4, 4]
@@ -570,7 +569,7 @@ for S in (1, 2, 3):
 assert chain("stash", goals=goals[:2])[1][0] <= 2  # fewer minibatches than stages
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **What each of them converges to.** Four variants on the same minibatches: synchronous SGD,
+# **What does each of them converge to?** Run four variants on the same minibatches: synchronous SGD,
 # stashing, vertical sync, and the newest weights in the backward pass.
 
 
@@ -608,8 +607,8 @@ show(figure, "The product of four weights over 40 updates, from 0.9. Synchronous
 # Stashing overshoots to 2.57 and then settles. Vertical sync, which looks tidier, swings up to
 # 3.31 and hasn't settled after 40 updates. Section 4 explains why.
 #
-# The wrong program, "newest in backward", is nearly on top of stashing, because old and new weights hardly
-# differ at a small rate. So the mistake is dangerous. You can't see it in a loss curve, and only the
+# And the wrong program? You find "newest in backward" nearly on top of stashing, because old and new weights
+# hardly differ at a small rate. So the mistake is dangerous: you can't see it in a loss curve, and only the
 # recursion finds it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -628,45 +627,50 @@ assert 1e-3 < np.abs(paths["newest in backward"] - stashed).max() < 0.1
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 4. How fast may it learn?
 #
-# For a quadratic loss the largest learning rate can be computed exactly. Let the stages *add*
-# instead of multiply. The output is the sum of all weights, and the loss is
-# $\frac a2 (w_0 + \dots + w_{S-1} - g)^2$ with a curvature $a$. All stages get the same gradient.
-# So if they start equal they stay equal, and $w_s(t) = u(t)$ for all $s$. Without staleness
+# How large a learning rate can you take, if gradients come late? On a quadratic loss you can compute it exactly.
+# Let the stages *add* instead of multiply. The output is the sum of all weights, and the loss is
+# $\frac \lambda2 (w_0 + \dots + w_{S-1} - g)^2$ with a curvature $\lambda$. All stages get the same gradient.
+# So if they start equal they stay equal, and one number $u(t)$ stands for all $w_s(t)$.
 #
-# $$u(t+1) = u(t) - \eta a\,\bigl(S\,u(t) - g\bigr),$$
+# **Synchronous SGD.** Each update uses the newest weights:
 #
-# which converges for $\eta a S < 2$. Let $k = \eta a S$ be this product. With vertical sync
-# $u(t)$ on the right becomes $u(t-S+1)$. That is a constant delay of $S - 1$, and lecture 6 has
-# the limit:
+# $$u(t+1) = u(t) - \eta \lambda\,\bigl(S\,u(t) - g\bigr).$$
+#
+# It converges for $k < 2$, where $k = \eta \lambda S$.
+#
+# **Vertical sync.** The $u(t)$ on the right becomes $u(t-S+1)$, which is a constant delay of $S - 1$ updates.
+# Lecture 6 has the limit:
 #
 # $$k < 2 \sin\frac{\pi}{2\,(2S-1)}.$$
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Stashing.** Now each stage has its own delay, from $S - 1$ down to 0. Measure $u$ from its
-# fixed point $g/S$. Then $g$ drops out:
+# fixed point $g/S$, so that $g$ drops out:
 #
 # $$u(t+1) = u(t) - \frac kS \bigl(u(t) + u(t-1) + \dots + u(t-S+1)\bigr).$$
 #
-# Put $u(t) = z^t$, divide by $z^{t-S+1}$, and sum the geometric series:
+# *Step 1: an equation for growth.* Put $u(t) = z^t$, divide by $z^{t-S+1}$, and sum the geometric series:
 #
 # $$z^{S-1}(z-1) = -\frac kS\,\frac{z^S-1}{z-1}
 # \qquad\Longrightarrow\qquad z^{S-1}(z-1)^2 = -\frac kS\,(z^S - 1).$$
 #
 # (The last step adds a root at $z = 1$, which doesn't count.) All solutions die out if every root
-# has $|z| < 1$. As in lecture 6 this holds for a small $k$, and at the limit a root sits on the
-# unit circle, at $z = e^{i\theta}$. There $z - 1 = 2i \sin\frac\theta2\, e^{i\theta/2}$, and
-# likewise $z^S - 1 = 2i \sin\frac{S\theta}2\, e^{iS\theta/2}$. So
+# has $|z| < 1$, which holds for a small $k$, as in lecture 6.
+#
+# *Step 2: the limit.* There a root sits on the unit circle, at $z = e^{i\theta}$. So
+# $z - 1 = 2i \sin\frac\theta2\, e^{i\theta/2}$ and
+# $z^S - 1 = 2i \sin\frac{S\theta}2\, e^{iS\theta/2}$. Put both in:
 #
 # $$-4 \sin^2\tfrac\theta2\; e^{iS\theta} = -\frac kS\; 2i \sin\tfrac{S\theta}2\; e^{iS\theta/2}
 # \qquad\Longrightarrow\qquad 2 \sin^2\tfrac\theta2\; e^{iS\theta/2} = \frac kS\; i \sin\tfrac{S\theta}2 .$$
 #
-# The right side is purely imaginary, so the left side must be, too. The smallest $\theta$ with
-# this property has $S\theta/2 = \pi/2$, and it gives the smallest $k$. Then
+# *Step 3: compare the two sides.* The right one is purely imaginary, so the left one must be, too. The smallest
+# $\theta$ with this property has $S\theta/2 = \pi/2$, and it gives the smallest $k$. Then
 # $\sin\frac{S\theta}2 = 1$, and the recursion converges for
 #
 # $$k < 2S \sin^2\frac{\pi}{2S}.$$
 #
-# For $S = 1$ this is 2, as it must be.
+# Check it for $S = 1$: one stage has no delay, and the limit is 2.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/two-stages", "Two stages with stashing: what is the limit of k? Without staleness it is 2.",
@@ -720,24 +724,30 @@ reveal("10/two-stages", limits(2)[0])
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. The largest learning rate (times curvature and $S$) that converges on a quadratic.*
 #
-# Two stages with stashing have the same limit as none: 2. With many stages the limits fall like
-# $\frac{\pi^2}{2S} = 4.93/S$ with stashing and $\frac{\pi}{2S} = 1.57/S$ with vertical sync. **So
-# stashing allows a rate that is up to $\pi$ times larger.** Its mean delay is half as long, and
-# the stages whose gradient isn't late damp the swing. Since vertical sync also keeps more
-# versions, you rarely want it. In PipeDream it is optional [1].
+# What does staleness cost you?
 #
-# The limit falls with the number of *stages*, not with the number of GPUs. A plan with few
-# stages, each on many GPUs, has little staleness. Section 7 makes such plans.
+# | | two stages | many stages |
+# |---|---|---|
+# | synchronous | 2 | 2 |
+# | stashing | 2 | $\frac{\pi^2}{2S} = 4.93/S$ |
+# | vertical sync | 1 | $\frac{\pi}{2S} = 1.57/S$ |
+#
+# **So stashing allows you a rate that is up to $\pi$ times larger.** Its mean delay is half as long, and the
+# stages whose gradient isn't late damp the swing. Since vertical sync also keeps more versions, you rarely want
+# it. In PipeDream it is optional [1].
+#
+# The limit falls with the number of *stages*, not with the number of GPUs. If your plan has few stages, each on
+# many GPUs, it has little staleness. Section 7 makes such plans.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert np.isclose(limits(2)[0], 2)
+assert np.allclose(limits(2), (2, 1))
 assert round(np.pi**2 / 2, 2) == 4.93 and round(np.pi / 2, 2) == 1.57
 assert np.isclose(1000 * limits(1000)[0], np.pi**2 / 2, rtol=1e-2)
 assert np.isclose(1000 * limits(1000)[1], np.pi / 2, rtol=1e-2)
 assert all(one / other <= np.pi for one, other in map(limits, range(1, 200)))
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the sliders.** One weight of the quadratic, from 1, under both rules.
+# **Turn the sliders.** Follow one weight of the quadratic, from 1, under both rules.
 
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
@@ -771,9 +781,9 @@ assert limits(4)[1] < 0.6 < limits(4)[0]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 5. The memory of versions
 #
-# Let a model of $\Psi$ parameters be cut into $S$ equal stages, with $b$ bytes for a parameter.
-# Stage $s$ keeps $S - s$ versions of $\Psi/S$ parameters. It also holds the activations of $S - s$
-# minibatches. With a flush, 1F1B holds those of $S - s$ *micro*batches.
+# What does a version cost? Cut a model of $\Psi$ parameters into $S$ equal stages, with $b$ bytes for a
+# parameter. Stage $s$ keeps $S - s$ versions of $\Psi/S$ parameters. It also holds the activations of $S - s$
+# minibatches, where 1F1B with a flush holds those of $S - s$ *micro*batches.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/stash-memory", "A model of 1.65 billion parameters in 16 bits, on 4 equal stages. How much do the "
@@ -795,10 +805,14 @@ reveal("10/stash-memory", versions_GB[4][0])
 # $$S \cdot \frac{\Psi}{S}\,b = \Psi b.$$
 #
 # **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the
-# whole model.** With 4 stages your stage 0 holds 3.30 GB of weights, and with 8 stages it does, too. The
-# last of 4 stages holds 0.83 GB. Gradients and the optimizer's state exist only once, since there is one
-# newest version. So with Adam in mixed precision (16 bytes for a parameter, lecture 7) stage 0 of 4 needs
-# $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for the three older versions.
+# whole model.** Gradients and the optimizer's state exist only once, since there is one newest version. So with
+# Adam in mixed precision (16 bytes for a parameter, lecture 7) your 4 stages need:
+#
+# | | stage 0 | stage 3 |
+# |---|---|---|
+# | $16\,\Psi/S$ | 6.6 GB | 6.6 GB |
+# | older versions | 2.5 GB | |
+# | all versions of the weights | 3.30 GB | 0.83 GB |
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # **Forward and backward of one minibatch need the same version, and nothing more.** Two versions
@@ -815,18 +829,18 @@ assert round(3 * psi / 4 * 2 / 1e9, 1) == 2.5
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 6. Two versions are enough: 2BW
 #
-# Why are there so many versions? Because each minibatch makes one. **PipeDream-2BW** makes
-# fewer [3]. It collects the gradients of $M \ge S$ *micro*batches before it makes an update, as a
-# pipeline with a flush does, but it doesn't drain. When batch $t$ enters, the last microbatches
-# of batch $t - 1$ are still under way, so stage 0 doesn't have version $t$ yet. But every stage
-# has version $t - 1$ in time, and all microbatches of batch $t$ use it, forward and backward:
+# Why are there so many versions? Because each minibatch makes one. **PipeDream-2BW** (2021) makes fewer [3]. It
+# accumulates the gradients of $M \ge S$ *micro*batches before it makes an update, as a pipeline with a flush
+# does, but it doesn't drain. When batch $t$ enters, the last microbatches of batch $t - 1$ are still in flight,
+# so stage 0 doesn't have version $t$ yet. But every stage has version $t - 1$ in time, and all microbatches of
+# batch $t$ use it, forward and backward:
 #
 # $$w(t+1) = w(t) - \eta\,\nabla f_t\bigl(w(t-1)\bigr).$$
 #
-# Here $t$ counts batches. The delay is 1, for every stage and every $S$. So a stage keeps two
-# versions (2BW stands for double-buffered weights). By lecture 6, a constant delay of 1 converges
-# for $k < 2 \sin \frac{\pi}{6} = 1$. The next cell changes `chain.py`: `PICK` gets a fourth rule,
-# and a stage collects the gradients of four microbatches before it updates.
+# Here $t$ counts batches. The delay is 1, for every stage and every $S$, so a stage keeps two versions (2BW
+# stands for double-buffered weights). By lecture 6, a constant delay of 1 converges for
+# $k < 2 \sin \frac{\pi}{6} = 1$. In the next cell you change `chain.py`: `PICK` gets a fourth rule, and a stage
+# accumulates the gradients of four microbatches before it updates.
 
 # %% slideshow={"slide_type": "fragment"}
 text = Path("chain.py").read_text()
@@ -845,8 +859,8 @@ double = session.call("double:train", 4, args, machine=free).raise_for_error()
 print("versions kept:", [most for _, most in double.values])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Every stage keeps two versions. The cell below checks the weights against the recursion. The
-# lists of actions are the same as before, so you pay the bubble once in the run here, too.
+# Every stage keeps two versions, and the cell below checks the weights against the recursion. Your lists of
+# actions are the same as before, so you pay the bubble once in the run here, too.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 weights = [np.array(start)]
@@ -867,15 +881,13 @@ assert np.isclose(2 * np.sin(np.pi / 6), 1) and np.isclose(double.makespan_s, (4
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 7. Where to cut, and what to copy
 #
-# Back to VGG-16. A pipeline is as fast as its slowest stage. You can do two things about it. You
-# can move a cut, and you can **replicate** a stage: $m$ GPUs hold the same layers and take the
-# minibatches in turn. Minibatch $t$ goes to replica $t \bmod m$, forward *and* backward, since
-# that replica has the stash. The replicas average their gradients, as in data parallelism. So
-# such a stage makes one update from $m$ minibatches. A plan is named by its replicas: "3-1" has a
-# first stage on three GPUs and a second stage on one.
+# Back to VGG-16. Your pipeline is as fast as its slowest stage. What can you do about that? You can move a cut,
+# and you can **replicate** the stage: $m$ GPUs hold the same layers and take the minibatches in turn. Minibatch
+# $t$ goes to replica $t \bmod m$, forward *and* backward, since that replica has the stash. The replicas average
+# their gradients, as in data parallelism, so such a stage makes one update from $m$ minibatches.
 #
-# Here is this plan for two stages of which the first takes three times as long. Three replicas
-# make it as fast as the second stage.
+# A plan is named by its replicas: "3-1" has a first stage on three GPUs and a second stage on one. Run it for two
+# stages of which the first takes three times as long. Three replicas should make it as fast as the second.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile copies.py
@@ -914,40 +926,51 @@ copies.timeline
 # *Figure 5. A plan "3-1": ranks 0 to 2 are replicas of the first stage, rank 3 is the second
 # stage.*
 #
-# One GPU would take 144 ms for the 12 minibatches. The plan takes 45 ms: 3 ms for each, and 9 ms
-# to fill and drain. Each replica has two minibatches in flight. PipeDream calls this number NOAM,
-# the optimal number of active minibatches. It is the number of GPUs divided by the replicas of
-# the first stage, rounded up [1]: here $\lceil 4/3 \rceil = 2$.
+# One GPU would take 144 ms for your 12 minibatches. The plan takes 45 ms, because one of them is done every 3 ms,
+# after 9 ms to fill and drain. How many minibatches are in flight on a replica? Two, which PipeDream calls NOAM,
+# the optimal number of active minibatches: the number of GPUs divided by the replicas of the first stage, rounded
+# up [1].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(copies.makespan_s, 45e-3) and 12 * (9 + 3) == 144 and 12 * 3 + 9 == 45
 assert -(-len(args[0]) // len(shared)) == 2
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
-# **The time of a stage.** Let a stage hold layers $i$ to $j$ on $m$ GPUs. In one round each GPU
-# works on a minibatch of its own, and meanwhile the gradients are summed. The longer of the two
-# sets the time of the round, and a round finishes $m$ minibatches. So PipeDream writes for the
-# time per minibatch [1]
+# **How long does a stage take?** Let it hold layers $i$ to $j$ on $m$ GPUs. In one round each GPU works on a
+# minibatch of its own, and meanwhile the gradients are all-reduced. The longer of the two sets the time of the
+# round, and a round finishes $m$ minibatches. So PipeDream writes for the time per minibatch [1]
 #
 # $$T(i..j, m) = \frac1m \max\Bigl(\sum_{l=i}^{j} (t_f + t_b)_l,\;\; \frac{2\,(m-1)}{\beta'} \sum_{l=i}^{j} |w_l|\Bigr)$$
 #
 # with $|w_l|$ the bytes of a layer's parameters. (The second term is larger than a ring needs.
 # Section 8 comes back to it.)
 #
-# **The time of a pipeline.** Let $A(j, m)$ be the shortest time per minibatch for layers 0 to $j$
-# on $m$ GPUs. Its last stage has layers $i+1$ to $j$ on $m'$ GPUs. What comes before it is again
-# a pipeline, for layers 0 to $i$ on $m - m'$ GPUs. The best one takes $A(i, m - m')$. Between them
-# the output of layer $i$, $a_i$ bytes, crosses the cut, and its gradient, which is as large, comes
-# back. The slowest of the three sets the rate:
+# **How long does a pipeline take?** Let $A(j, m)$ be the shortest time per minibatch for layers 0 to $j$ on $m$
+# GPUs. Look at its last cut, behind layer $i$, with $m'$ GPUs behind it. Three things take time:
+#
+# | part | time per minibatch |
+# |---|---|
+# | before the cut: the best pipeline for layers 0 to $i$ | $A(i, m - m')$ |
+# | P2P at the cut: $a_i$ bytes of activations, and as many of gradients | $2a_i/\beta'$ |
+# | behind the cut: one stage with layers $i+1$ to $j$ | $T(i{+}1..j, m')$ |
+#
+# The slowest of the three sets the rate. You choose the cut, or none:
 #
 # $$A(j, m) = \min\Bigl(T(0..j, m),\;\; \min_{i,\,m'} \max\bigl(A(i, m-m'),\; 2a_i/\beta',\; T(i{+}1..j, m')\bigr)\Bigr).$$
 #
-# It is a *dynamic program*: fill a table from few layers and few GPUs to many. Each entry uses
+# You compute it by a *dynamic program*: fill a table from few layers and few GPUs to many. Each entry uses
 # entries that are there already.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} known={"10/by-hand": "a part of the entry for 2 GPUs"}
-# **By hand.** Three layers take 6, 3 and 1 ms and have 0.5, 1 and 10 MB of parameters. Each of
-# the first two hands on 1 MB. There are 3 GPUs, and 1 MB takes 1 ms. The table $A(j, m)$ is
+# **By hand.** You have 3 GPUs and three layers, and 1 MB takes 1 ms on a link:
+#
+# | layer | work | parameters | output |
+# |---|---|---|---|
+# | 0 | 6 ms | 0.5 MB | 1 MB |
+# | 1 | 3 ms | 1 MB | 1 MB |
+# | 2 | 1 ms | 10 MB | |
+#
+# The table $A(j, m)$, in ms, is
 #
 # | | 1 GPU | 2 GPUs | 3 GPUs |
 # |---|---|---|---|
@@ -955,10 +978,13 @@ assert -(-len(args[0]) // len(shared)) == 2
 # | layers 0, 1 | 9 | 4.5 | 3 |
 # | layers 0, 1, 2 | 10 | 6 | ? |
 #
-# Take the 6 in the last row. Two replicas of everything would take
-# $\frac12 \max(10, 2 \cdot 11.5) = 11.5$. With a cut behind layer 0 there are 6 ms before the
-# cut, $2 \cdot 1$ ms on the wire, and 4 ms behind it. The slowest takes 6. With a cut behind
-# layer 1 there are 9 ms before it. The least of 11.5, 6 and 9 is 6.
+# Where does the 6 in the last row come from? Compare your three choices for two GPUs:
+#
+# | cut | before | P2P | behind | slowest |
+# |---|---|---|---|---|
+# | none, two replicas | | | | $\frac12 \max(10, 2 \cdot 11.5) = 11.5$ |
+# | behind layer 0 | 6 | 2 | 4 | 6 |
+# | behind layer 1 | 9 | 2 | 1 | 9 |
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/by-hand", "Fill in the last entry: three layers on three GPUs.", unit="ms")
@@ -1003,9 +1029,14 @@ print(best_plan(small, 3, wire=1.0))
 reveal("10/by-hand", best_plan(small, 3, wire=1.0)[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The best plan is 2-1: two replicas of layer 0, and one GPU for layers 1 and 2. It takes 4 ms.
-# Two replicas of layers 0 *and* 1 would do all the slow work together, but they take 4.5 ms.
-# One layer on each GPU takes 6 ms, and data parallelism takes 15.3 ms.
+# Your best plan is 2-1, which takes 4 ms. Compare it with the others:
+#
+# | plan | ms |
+# |---|---|
+# | 2-1: two replicas of layer 0, then layers 1 and 2 | 4 |
+# | 2-1: two replicas of layers 0 and 1, then layer 2 | 4.5 |
+# | 1-1-1: a layer on each GPU | 6 |
+# | 3: data parallelism | 15.3 |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [[round(best_plan(small[:e], m, 1.0)[0], 2) for m in (1, 2)] for e in (1, 2, 3)] == [
@@ -1024,9 +1055,9 @@ assert (max(6, 2, 3 + 1), max(6 + 3, 2, 1)) == (6, 9)  # two GPUs, cut behind la
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 8. VGG-16: the plan is right, the speed is not
 #
-# Now give the planner the profile of section 1 and 16 GPUs. The paper reports which plan was used
-# on two clusters [1]. Cluster A has servers of 4 GPUs and 10 Gb/s between them. Cluster B has
-# servers of 8 GPUs and 25 Gb/s.
+# Does your planner find the plan that was used? Give it the profile of section 1 and 16 GPUs. The paper reports
+# the plans of two clusters [1]. Cluster A has servers of 4 GPUs and 10 Gb/s between them. Cluster B has servers
+# of 8 GPUs and 25 Gb/s.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/plan", "Which plan does the dynamic program choose for VGG-16 on 16 GPUs, at 1.25 GB/s?",
@@ -1087,13 +1118,16 @@ reveal("10/plan", "16 (data parallelism)" if chosen == "16" else chosen)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. The planner's choice for VGG-16 over the bandwidth. Both lines are by the formula.*
 #
-# **From 1.25 to 12 GB/s the planner finds 15-1, the published plan.** Below that it makes more
-# stages: 6-1-3-6 at 0.8 GB/s. The cut isn't exactly where the authors have it. Their repository
-# contains the model that they ran, and it is cut before `fc6` [2]. By the formula that plan takes
-# 87.9 ms at 1.25 GB/s. Our planner cuts before `conv5_1`, which takes 82.2 ms. There the cut
-# itself is the slowest part: 51.4 MB behind `conv4_3` cross it in both directions. (`conv5_1`
-# hands on as many bytes, so a cut behind it is as good.) From 3.125 GB/s on the planner cuts
-# before `conv5_2`.
+# **From 1.25 to 12 GB/s your planner finds 15-1, the published plan.** Below that it makes more stages. Is the
+# cut where the authors have it? Not exactly, as you see at 1.25 GB/s:
+#
+# | 15-1 | cut before | by the formula |
+# |---|---|---|
+# | the model in the authors' repository [2] | `fc6` | 87.9 ms |
+# | your planner | `conv5_1` | 82.2 ms |
+#
+# There the cut itself is the slowest part, because the 51.4 MB behind `conv4_3` cross it in both directions.
+# (`conv5_1` hands on as many bytes, so a cut behind it is as good.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 names = {wire: name_of(stages) for wire, (_, stages) in plans.items()}
@@ -1111,9 +1145,9 @@ assert [round(ms) for ms in copied] == [3459, 86]
 assert round(plans[0.3][0]) == 262 and round(plans[12.0][0]) == 42
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **And the speedup?** The formula also predicts how much faster this plan is than 16 copies of the
-# whole network, which is data parallelism. The paper measured 5.28 on cluster A and 2.98 on cluster
-# B, by the time of an epoch.
+# **And the speedup?** The formula also tells you how much faster this plan is than 16 copies of the whole
+# network, which is data parallelism. The paper measured 5.28 on cluster A and 2.98 on cluster B, by the time of
+# an epoch.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1148,7 +1182,7 @@ reveal("10/speedup", predicted["A"])
 # In a ring each of them sends $\frac1m$ of it, over a link of its own. So the formula makes data parallelism
 # slower than it needs to be. At 1.25 GB/s it counts 830 ms for *each* minibatch, but the ring of section 1
 # takes as long for a round of 16. Now change one assumption after the other. First count the bytes of a
-# ring, then hide them all behind the work.
+# ring, then hide all of them behind the work.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 RULES = {
@@ -1165,10 +1199,9 @@ for cluster, wire in (("A", 1.25), ("B", 3.125)):
         print(f"{cluster}  {rule:22} plan {name_of(stages):5} speedup {copied / ms:5.2f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
-# On cluster A the predicted speedup lies between 1.17, for a ring that is all hidden, and 10.10. It
-# depends on how you count the exchange of gradients. The measured 5.28 is between them. On cluster
-# B a perfect ring, hidden behind the backward pass, would make data parallelism as good as any
-# pipeline. Four things separate these lines from a real cluster:
+# On cluster A your prediction lies between 1.17, for a ring that is all hidden, and 10.10, depending on how you
+# count the all-reduce. What was measured is between them. On cluster B a perfect ring, hidden behind the backward
+# pass, would make data parallelism as good as any pipeline. Four things separate these lines from a real cluster:
 #
 # - how much of an all-reduce is hidden (lecture 5);
 # - which bandwidth a collective reaches, which is less than that of the link;
@@ -1195,11 +1228,11 @@ assert under["B", "ring, all hidden"][1] < 2.98 < under["B", "the formula"][1]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. Take what comes: message-driven stages
 #
-# A list of actions fixes the order before the run. If one pass takes longer than planned, the stage
-# may wait for a message although another one is there. AxoNN (2022) has no lists [4]. A stage looks at
-# what has arrived. If a gradient is there, our stage does that backward pass, because that frees
-# memory. Else, if an activation is there *and* fewer than `limit` microbatches are in flight
-# here, the stage does that forward pass. We call this limit the **room** of the stage.
+# A list of actions fixes the order before the run. If one pass takes longer than planned, your stage may wait
+# for a message although another one is there. Do you need the list? AxoNN (2022) has none [4]. A stage looks at
+# what has arrived. If a gradient is there, our stage does that backward pass, because that frees memory. Else, if
+# an activation is there *and* fewer than `limit` microbatches are in flight here, the stage does that forward
+# pass. We call this limit the **room** of the stage.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile driven.py
@@ -1315,15 +1348,14 @@ reveal("10/driven", "1F1B's list" if slower else "message-driven")
 #
 # With the same room as 1F1B, message-driven stages are slower on every seed, by about 10 % on
 # average. "Backward first" is the reason. A stage that finds two gradients does both, and meanwhile the
-# next stage gets no new work. The list alternates, so it keeps the other stages busy. With
-# room for $2S$ microbatches on every stage, message-driven stages are about 7 % faster than 1F1B.
-# But the *list* with more room gains even more.
+# next stage gets no new work. The list alternates, so it keeps the other stages busy. Give every stage
+# room for $2S$ microbatches, and message-driven stages are about 7 % faster than 1F1B. But the *list* with more
+# room gains even more.
 #
-# **What helps against random times is room, not the freedom to choose.** The freedom has another
-# merit. Nobody has to write a list, so it works for any network and any number of stages, also
-# where nobody knows the times. AxoNN ran models of 12 to 100 billion parameters on 48 to 384 V100
-# GPUs, at 49 to 55 % of the peak, and reports that it was 15 to 25 % faster than the state of the
-# art [4]. (It also moves data to the CPU's memory, so the order isn't the only reason.)
+# **What helps you against random times is room, not the freedom to choose.** The freedom has another merit. You
+# don't have to write a list, so it works for any network and any number of stages, also where you don't know the
+# times. AxoNN's authors (2022) trained on up to 384 V100 GPUs, and report that it was 15 to 25 % faster than the
+# state of the art [4]. (It also moves data to the CPU's memory, so the order isn't the only reason.)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Here the order of arrival doesn't change the gradient at all. Each stage still does its backward
@@ -1345,12 +1377,11 @@ assert round(stated["largest share of the peak"], 2) == 0.55
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. What became of it
 #
-# Asynchronous pipelines work, and we know of no large language model that was trained with one.
-# Megatron-LM has 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system
-# that introduced the order [5]. All seven schedules of PyTorch have a flush [9]. Why did the flush
-# win?
+# Asynchronous pipelines work, and we know of no large language model that was trained with one. Megatron-LM
+# (2021) has 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system that introduced
+# the order [5]. All seven schedules of PyTorch have a flush [7]. Why did the flush win?
 #
-# - Data parallelism is the reference. A flush computes exactly the same gradient. Nobody has to ask
+# - Data parallelism is the reference. A flush computes exactly the same gradient, so you don't have to ask
 #   whether a difference in the loss comes from staleness.
 # - Section 4: deeper pipelines need smaller learning rates. Pipelines became deep: up to 64
 #   stages [5].
@@ -1374,9 +1405,9 @@ assert sum(name.startswith("Schedule") for name in pipelining.__all__) == 7
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. When a stage dies
 #
-# In data parallelism every GPU holds a copy of the whole model. In a pipeline a GPU holds the
-# only copy of its stage. If that GPU dies, all stages wait. So a run writes **checkpoints**, files from
-# which it can go on.
+# What if one of your GPUs dies? In data parallelism every other GPU holds a copy of the whole model. In a
+# pipeline a GPU holds the only copy of its stage, and all stages wait. So write **checkpoints**, files from which
+# the run can go on.
 #
 # **Who writes, and when?** With a flush there is a moment between two batches in which all stages
 # have the same version. Without one there is no such moment, and none is needed. Let each stage
@@ -1401,10 +1432,9 @@ print(f"at the checkpoint the weights differ by {early:.0e}, at the end by {gap:
 reveal("10/restart", "exactly" if gap < 1e-12 else "not exactly")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# No, not exactly. The checkpoint is right up to rounding. But after the restart the first $S - 1$
-# minibatches see weights that are *less* stale than in the run without a stop. That does no harm,
-# but you can't compare the two runs bit by bit any more. With a flush, you can. That is one more
-# reason for the flush.
+# No, not exactly. Your checkpoint is right up to rounding. But after the restart the first $S - 1$ minibatches see
+# weights that are *less* stale than in the run without a stop. That does no harm, but you can't compare the two
+# runs bit by bit any more. With a flush, you can, which is one more reason for it.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # **How often should you write one?** [Section 16 of lecture 12](12_hybrid.ipynb) has the formula, and it holds
@@ -1449,19 +1479,9 @@ assert round(output_MB[0] / 1e3, 2) == 1.64
 # | statement | what to know |
 # |---|---|
 # | PipeDream: no bubble, hurts accuracy, wasn't adopted [6] | filling and draining remain. With stashing it gained at least as much in time to accuracy as in time per epoch in most rows of its table 1 [1]. Its order of work is the standard, with a flush [5] |
-# | PipeDream's largest network: 138 million parameters [7] | that is VGG-16. GNMT-16 has 277.7 million by the public profile [2], and was trained on 16 GPUs [1] |
-# | GPipe: 557 million parameters on 8 GPUs [7] | that network ran on 4 partitions; GPipe trained 6 billion on 16 accelerators [8] |
-# | pipelines are ideal for thousands of processes [6] | the depth ends at the number of layers: 64 stages on 3072 GPUs [5]. Thousands need data or tensor parallelism, too |
 # | (in PipeDream's own text) 2.92 for GNMT-8 and 2.95 for GNMT-16 | the paper's table 1 has them the other way round; use the table [1] |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-numbers = table(LECTURES / "data" / "pipeline_systems.csv")
-millions = {what: value / 1e6 for what, value in zip(numbers["what"], numbers["value"])}
-assert round(millions["GNMT-16: parameters"], 1) == 277.7
-assert round(millions["VGG-16: parameters"]) == 138 == round(parameter_MB.sum() / 4)
-assert millions["AmoebaNet on 4 partitions: parameters"] == 557
-assert millions["Transformer trained on 16 accelerators: parameters"] == 6000
-assert (stages, gpus) == (64, 3072)
 accuracy = {
     (network, cluster): value
     for network, cluster, value in zip(*(published[k] for k in ("network", "cluster", "accuracy")))
@@ -1485,11 +1505,17 @@ print(f"the cut takes {crossing_ms:.1f} ms of the last GPU's link for each minib
 print(f"the last GPU works {work_ms[13:].sum():.1f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **Of the 830 ms, 88 are left**, and they can hide behind 662 ms of work. The 494.6 MB of `fc6` to
-# `fc8` stay where they are. If they do hide, a minibatch is done every 44.2 ms, close to the
-# 42.0 ms that 16 GPUs could reach at best. The last GPU works for 10.2 of the 44.2 ms and is idle
-# for the rest, but that is 1 GPU of 16. Gradients of the first stage are late by one of its own
-# updates, and it keeps two versions.
+# **Of your 830 ms, 88 are left**, and they can hide behind 662 ms of work, because the 494.6 MB of `fc6` to
+# `fc8` stay where they are. If they do hide, you get:
+#
+# | | |
+# |---|---|
+# | a minibatch every | 44.2 ms |
+# | for which the last GPU works | 10.2 ms |
+# | 16 GPUs at best: a minibatch every | 42.0 ms |
+#
+# The last GPU is idle for most of the time, but that is 1 GPU of 16. Gradients of the first stage are late by one
+# of its own updates, and it keeps two versions.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(ring_ms) == 88 and round(work_of_stage) == 662
@@ -1774,10 +1800,6 @@ session.close()
 #    language model training on GPU clusters using Megatron-LM. SC 2021. arXiv:2104.04473. Section
 #    2.2, table 1.
 # 6. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
-# 7. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
-# 8. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le, Y.
-#    Wu, Z. Chen. GPipe: efficient training of giant neural networks using pipeline parallelism.
-#    NeurIPS 2019. arXiv:1811.06965.
-# 9. PyTorch. `torch.distributed.pipelining`, documentation of version 2.13.
+# 7. PyTorch. `torch.distributed.pipelining`, documentation of version 2.13.
 #
 # Read next: sections 3.2 and 3.3 of [1], which the recursion of section 3 comes from; then [3].
