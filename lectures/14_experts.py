@@ -25,7 +25,7 @@
 # - write dispatch and combine with uneven counts, and predict their bytes;
 # - say from three numbers of a machine whether communication or the experts take longer;
 # - reduce the bytes between nodes with few nodes a token, and hide what is left;
-# - place hot experts on ranks, with copies in spare slots;
+# - place hot experts on ranks, with copies in slots for redundant experts (*spare slots*);
 # - read published tables of such exchanges, and tell a model from a measurement.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
@@ -38,7 +38,7 @@
 # | $T$ | tokens of a rank |
 # | $d, f$ | width of the model, and hidden units of an expert |
 # | $c, C$ | capacity factor, and capacity of an expert in tokens |
-# | $P, g, q$ | ranks, ranks of a node, and ranks that share a port to other nodes |
+# | $P, g, q$ | ranks, ranks of a node, and ranks that share a port (NIC) to other nodes |
 # | $w, F$ | bytes of a number, and FLOP a second of a GPU |
 # | $\beta$ | seconds that a port takes for a byte |
 
@@ -102,9 +102,19 @@ print(f"{stored / 1e9:.0f} billion weights, of which a token uses {used / 1e9:.1
 # The paper says 671 and 37 billion [1]. A token multiplies with 36.6 billion, one weight in eighteen. So it costs the
 # arithmetic of a model of 37 billion weights, and the memory of one of 671 billion: 1342 GB in bf16.
 #
-# Take 16 nodes of the `zaratan` model, with four A100 each. Their 64 GPUs have 2714 GB, so the model fits. Each GPU holds
-# 4 of the 256 experts of each layer, and has 4096 tokens of its own, for example of prompts. Look at one layer, forward
-# only.
+# Take 16 nodes of the `zaratan` model, with four A100 each. Their 64 GPUs have 2714 GB, twice what the weights need. Does
+# the model fit? That depends on where you put the weights. A GPU has 42.4 GB:
+#
+# | weights, in bf16 | on each GPU |
+# |---|---|
+# | 4 of the 256 experts of each of 58 layers | 20.4 GB |
+# | all others, 17.1 billion, if each GPU has a copy | 34.2 GB |
+# | the same, divided among the four GPUs of a node | 8.6 GB |
+#
+# With copies it doesn't fit. If the GPUs of a node divide the other weights, a GPU holds 29.0 GB. (This is for inference.
+# Training takes 16 bytes a weight, 10.7 TB: at least 254 such GPUs.)
+#
+# Each GPU has 4096 tokens of its own, for example of prompts. Look at one layer, forward only.
 
 # %% slideshow={"slide_type": "fragment"}
 zaratan = ringside.Machine.load("zaratan")
@@ -148,23 +158,40 @@ assert round(work_ms, 2) == 9.25 and round(sent / 1e6) == 470 and m.d * w == 14_
 assert round(travel_ms) == 282 and round(travel_ms / work_ms) == 30 and P - g == 60
 assert round(1e-9 / zaratan.beta_s_per_byte, 1) == 12.5 and m.E // P == 4 and F / 1e12 == 312
 assert P // g == 16 and T == 4096
+routed = with_experts * m.E * expert  # weights
+held = [routed * w / P, (stored - routed) * w, (stored - routed) * w / g]  # bytes of a GPU
+assert [round(one / 1e9, 1) for one in held] == [20.4, 34.2, 8.6] and round(P / 16) == g == 4
+assert round((held[0] + held[2]) / 1e9, 1) == 29.0 and round((stored - routed) / 1e9, 1) == 17.1
+assert held[0] + held[1] > zaratan.memory_bytes > held[0] + held[2]
+assert round(zaratan.memory_bytes / 1e9, 1) == 42.4 and round(16 * stored / 1e12, 1) == 10.7
+assert math.ceil(16 * stored / zaratan.memory_bytes) == 254
+assert round(P * zaratan.memory_bytes / (stored * w)) == 2
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 2. Capacity without compute
 #
 # What do experts give you? Take a layer of $E$ experts with $k = 1$. The **router** (*gate* in the assignment) is a
-# matrix: it gives each token a score for each expert, and a softmax turns the scores into shares. A token goes to the
-# expert with the largest share. That expert's output is multiplied by the share, so that the router gets a gradient.
+# matrix: it gives each token a logit for each expert, and a softmax turns the logits into **gate values** (*routing
+# probabilities*). A token goes to the expert with the largest one. That expert's output is multiplied by its gate value,
+# so that the router gets a gradient.
+#
+# With $k > 1$ experts, and a shared one if there is any, a token's output is
+#
+# $$y = \mathrm{shared}(x) + \sum_{e \in \text{top-}k} g_e\,\mathrm{expert}_e(x) .$$
+#
+# The gate values $g_e$ are the chosen scores divided by their sum. Scores come from a softmax (Mixtral [7]) or from a
+# sigmoid of each logit (DeepSeek-V3 [1]; DeepSeek-V4 takes $\sqrt{\mathrm{softplus}}$ [18]). Combine brings the outputs
+# back, and the token's own rank forms this sum.
 
 
 # %% slideshow={"slide_type": "fragment"}
 def layer(x, bias, router, w1, b1, w2):
     """All experts compute, for short; in a real layer the chosen one does."""
-    shares = (x @ router[:2] + router[2]).softmax(dim=1)  # (T, E)
-    chosen = (shares + bias).argmax(dim=1)[:, None]  # the bias chooses, and weighs nothing
+    gates = (x @ router[:2] + router[2]).softmax(dim=1)  # (T, E)
+    chosen = (gates + bias).argmax(dim=1)[:, None]  # the bias chooses, and weighs nothing
     hidden = torch.relu(torch.einsum("td,edh->teh", x, w1) + b1)
     outputs = torch.einsum("teh,eh->te", hidden, w2)
-    return (shares * outputs).gather(1, chosen)[:, 0], shares, chosen[:, 0]
+    return (gates * outputs).gather(1, chosen)[:, 0], gates, chosen[:, 0]
 
 
 def surface(x):
@@ -184,17 +211,17 @@ def first_weights(E, hidden, draw):
 
 # %% slideshow={"slide_type": "fragment"}
 def train(E, hidden, balance=0.0, rate=0.0, steps=400):
-    """Return the error, and each expert's part of the tokens in each step."""
+    """Return the error, and each expert's fraction of the tokens in each step."""
     draw = torch.Generator().manual_seed(2)
     weights, bias, loads = first_weights(E, hidden, draw), torch.zeros(E), []
     optimizer = torch.optim.Adam(weights, lr=0.02)
     for _ in range(steps):
         x = torch.rand(512, 2, generator=draw, dtype=torch.float64)
-        y, shares, chosen = layer(x, bias, *weights)
+        y, gates, chosen = layer(x, bias, *weights)
         load = torch.bincount(chosen, minlength=E) / len(x)
         error = ((y - surface(x)) ** 2).mean()
         optimizer.zero_grad()
-        (error + balance * E * (load * shares.mean(dim=0)).sum()).backward()
+        (error + balance * E * (load * gates.mean(dim=0)).sum()).backward()
         optimizer.step()
         bias -= rate * torch.sign(load - 1 / E)
         loads.append(load.numpy())
@@ -214,8 +241,7 @@ guess(
 # %% slideshow={"slide_type": "fragment"}
 small, _ = train(1, 8)
 large, _ = train(1, 64)
-mixed, loads = train(8, 8, balance=0.03)
-parts = loads[-1]
+mixed, balanced = train(8, 8, balance=0.03)
 print(f"8 units {small:.2f}, 64 units {large:.2f}, 8 experts of 8 units {mixed:.2f}")
 reveal("14/learnt", mixed)
 
@@ -241,8 +267,8 @@ assert [round(one / 1e9, 1) for one in mixtral] == [46.7, 12.9]
 assert round(8 * 7e9 / 1e9) == 56
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Ask why the output is multiplied by the share. Without it the choice has no gradient, and the router never learns. Ask
-# what happens to an expert that nobody chooses: it gets no gradient either.
+# Ask why the output is multiplied by the gate value. Without it the choice has no gradient, and the router never learns.
+# Ask what happens to an expert that nobody chooses: it gets no gradient either.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=10
 # ## 3. The router: capacity and dropped tokens
@@ -264,7 +290,7 @@ assert round(8 * 7e9 / 1e9) == 56
 # ```
 #
 # How many tokens are dropped if the router chooses at random? An expert's number of tokens is then nearly normal, with
-# mean $\mu = kT/E$ and variance $\mu$. With $c = 1$ the mean part above $\mu$ is
+# mean $\mu = kT/E$ and variance $\mu$. With $c = 1$ the mean fraction above $\mu$ is
 #
 # $$\frac{1}{\mu}\int_\mu^\infty (x - \mu)\,\frac{e^{-(x-\mu)^2/2\mu}}{\sqrt{2\pi\mu}}\,dx
 #   = \frac{1}{\sqrt{2\pi\mu}} .$$
@@ -277,7 +303,7 @@ def choices(tokens, E, k):
 
 
 def dropped(experts, E, c):
-    """The part of all choices that finds no room."""
+    """The fraction of all choices that exceeds the capacity."""
     asked = np.bincount(experts.ravel(), minlength=E)
     return 1 - np.minimum(asked, math.ceil(c * experts.size / E)).sum() / experts.size
 
@@ -285,25 +311,44 @@ def dropped(experts, E, c):
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "14/dropped",
-    "4096 tokens choose 8 of 256 experts at random. The capacity factor is 1. Which part of the choices is dropped?",
+    "4096 tokens choose 8 of 256 experts at random. The capacity factor is 1. Which fraction of the choices is dropped?",
     unit="%",
 )
 
 # %% slideshow={"slide_type": "fragment"}
 factors = [1.0, 1.1, 1.25, 1.5, 2.0]
-lost = {}
+drawn, lost = {}, {}
 for tokens in (64, 512, 4096):
-    experts = choices(tokens, m.E, m.k)
-    lost[tokens] = [dropped(experts, m.E, c) for c in factors]
+    drawn[tokens] = choices(tokens, m.E, m.k)
+    lost[tokens] = [dropped(drawn[tokens], m.E, c) for c in factors]
     formula = 1 / np.sqrt(2 * np.pi * tokens * m.k / m.E)
     print(f"{tokens:4} tokens:", "  ".join(f"c={c}: {one:5.1%}" for c, one in zip(factors, lost[tokens])),
           f"  formula {formula:.1%}")  # fmt: skip
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axis = plt.subplots(figsize=(5.6, 2.6), layout="constrained")
+fine = np.linspace(1, 2, 201)
+for (tokens, experts), colour in zip(drawn.items(), (RED, YELLOW, BLUE)):
+    percent = [100 * dropped(experts, m.E, c) for c in fine]
+    axis.plot(
+        fine, percent, color=colour, label=f"{tokens} tokens, {experts.size // m.E} an expert"
+    )
+axis.legend(frameon=False, fontsize=9)
+axis.set(xlabel="capacity factor", ylabel="dropped, % of the choices", ylim=(0, 31))
+show(figure, "Dropped choices in percent against the capacity factor from 1 to 2, for 64, 512 and 4096 tokens. With 4096 tokens "
+     "the line begins lowest and is at 0 from 1.25 on. With 512 it begins higher and is at 0 from about 1.5 on. With 64 tokens it "
+     "begins highest and is a staircase of three steps.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
 reveal("14/dropped", 100 * lost[4096][0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 1. What a router drops that chooses 8 of 256 experts at random.*
+#
 # At $c = 1$ about 3.5 % of the choices are dropped, and with $c = 1.25$ hardly any. With 64 tokens an expert gets 2 in
-# the mean, and more than a quarter is dropped. So **the more tokens you count together, the less capacity you waste**.
-# The price of $c$ is padding: buffers are $c$ times as long as the mean needs.
+# the mean, and more than a quarter is dropped. (Its capacity can only be 2, 3 or 4 tokens, hence the steps.) So **the
+# more tokens you count together, the less capacity you waste**. The price of $c$ is padding: buffers are $c$ times as
+# long as the mean needs.
 #
 # All this assumes a router that chooses at random. One that learns doesn't. And not every model drops tokens:
 # DeepSeek-V3 (2024), whose 8 of 256 experts you took here, drops none, neither in training nor in inference [1].
@@ -311,6 +356,7 @@ reveal("14/dropped", 100 * lost[4096][0])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert abs(lost[4096][0] - 0.035) < 0.004 and lost[4096][2] < 0.003 and lost[64][0] > 0.25
 assert round(1 / np.sqrt(2 * np.pi * 128), 3) == 0.035 and 64 * m.k / m.E == 2
+assert {math.ceil(2 * c) for c in fine} == {2, 3, 4} and 0.08 < lost[512][0] < 0.11
 assert math.ceil(1.5 * 1 * 4 / 3) == 2 and dropped(np.array([[0], [2], [0], [0]]), 3, 1.5) == 0.25
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=1 minutes=15
@@ -321,10 +367,11 @@ assert math.ceil(1.5 * 1 * 4 / 3) == 2 and dropped(np.array([[0], [2], [0], [0]]
 #
 # $$E \sum_e f_e\,P_e ,$$
 #
-# where $f_e$ is the part of all choices that fell on expert $e$, and $P_e$ is the mean share that the router gives it,
-# over all tokens. With even choices the term is $E \cdot E \cdot \frac1E \cdot \frac1E = 1$. If one expert gets
-# everything, it is $E$. Counts have no gradient, so $f$ is a constant, and the gradient flows through $P$. It pushes
-# down the shares of those experts that are chosen often.
+# where $f_e$ is the fraction of all choices that fell on expert $e$, and $P_e$ is the mean gate value that the router
+# gives it, over all tokens. With even choices the term is $E \cdot E \cdot \frac1E \cdot \frac1E = 1$. If one expert gets
+# everything, it is $E$ times that expert's mean gate value, so $E$ for a router that is sure. Counts have no gradient, so
+# $f$ is a constant, and the gradient flows through $P$. It pushes down the gate values of those experts that are chosen
+# often.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -334,33 +381,58 @@ guess(
 )
 
 # %% slideshow={"slide_type": "fragment"}
-without, loads = train(8, 8, balance=0.0)
-collapsed = loads[-1]
-for name, error, part in (("with the term", mixed, parts), ("without it", without, collapsed)):
-    print(f"{name:14} error {error:.2f}, parts in %: {(100 * part).round().astype(int)}")
-reveal("14/collapse", (collapsed >= 0.1).sum())
+without, collapsed = train(8, 8, balance=0.0)
+for name, error, loads in (("with the term", mixed, balanced), ("without it", without, collapsed)):
+    print(f"{name:14} error {error:.2f}, tokens in %: {(100 * loads[-1]).round().astype(int)}")
+
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+def draw_loads(axis, loads, title):
+    """The tokens of each of 8 experts in training, in means of 10 steps."""
+    smooth = loads.reshape(-1, 10, 8).mean(axis=1)
+    for expert_load, shade in zip(smooth.T, plt.get_cmap("viridis")(np.linspace(0, 0.9, 8))):
+        axis.plot(range(0, len(loads), 10), 100 * expert_load, color=shade, linewidth=1)
+    axis.axhline(12.5, color="#1b1f24", linestyle=":")
+    axis.set_title(title, fontsize=10)
+    axis.set_xlabel("steps")
+
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axes = plt.subplots(1, 2, figsize=(7.6, 2.6), layout="constrained", sharey=True)
+draw_loads(axes[0], collapsed, "without the term")
+draw_loads(axes[1], balanced, "with it")
+axes[0].set_ylabel("tokens of an expert, %")
+show(figure, "Two diagrams of the tokens of each of 8 experts over 400 steps, in percent. Without the term one line rises to "
+     "100 percent in the first 60 steps and stays there; all others are at 0. With the term the lines cross each other, and at the "
+     "end seven of them lie between 5 and 20 percent and one at 30.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("14/collapse", (collapsed[-1] >= 0.1).sum())
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Without the term one expert gets everything. The layer is no better than the small one of section 2, although it
-# stores 8 times as many weights. With the term all experts work.
+# *Figure 2. Load of the 8 experts in training, means of 10 steps. The dotted line is an even load.*
+#
+# Without the term one expert gets everything, from step 60 on. The layer is no better than the small one of section 2,
+# although it stores 8 times as many weights. With the term all experts work.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The term has a price: it pulls tokens away from the expert that suits them best. So its factor is small. DeepSeek-V3
 # leaves most of the work to a *bias* of each expert instead [1], which you will run in section 11.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert (collapsed >= 0.1).sum() == 1 and collapsed.max() > 0.9 and without > 0.15
-assert (parts > 0).sum() == 8 and mixed < 0.6 * without and 8 * (1 / 8) * (1 / 8) * 8 == 1
+assert (collapsed[-1] >= 0.1).sum() == 1 and collapsed[60:].max(axis=1).min() > 0.99
+assert without > 0.15
+assert (balanced[-1] > 0).sum() == 8 and mixed < 0.6 * without and 8 * (1 / 8) * (1 / 8) * 8 == 1
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Let the class compute the balance loss by hand for two experts and shares of
+# Let the class compute the balance loss by hand for two experts and gate values of
 # 0.9 and 0.1 for all tokens: 1.8. Ask which part of the product could be trained without the other.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"] meeting=1 minutes=20
 # ## 5. Dispatch and combine: an uneven all-to-all
 #
-# Experts live on ranks, and so do tokens. Take the simplest case, with one expert on each rank and $k = 1$. A token is
-# $d$ numbers. The layer sends messages in three steps:
+# Experts live on ranks, and so do tokens. Take the simplest case, with one expert on each rank and $k = 1$, and without
+# gate values. A token is $d$ numbers. The layer sends messages in three steps:
 #
 # 1. *Counts.* Each rank tells each other one how many tokens will come. Nobody can know it before, since it depends on
 #    the data.
@@ -369,12 +441,13 @@ assert (parts > 0).sum() == 8 and mixed < 0.6 * without and 8 * (1 / 8) * (1 / 8
 # 3. *Combine.* The experts' outputs go back, with the same counts.
 #
 # A token with $k$ experts is sent $k$ times, so a rank has $kT$ token copies (*rows* of a matrix). If all ranks are
-# equally likely, the part $(P-1)/P$ of them leaves. So at even choices a rank sends at most
+# equally likely, the fraction $(P-1)/P$ of them leaves. So at even choices a rank sends at most
 #
 # $$T\,k\,d\,w\,\frac{P-1}{P}\quad\text{bytes each way,}$$
 #
 # and less if tokens are dropped. (If choices are uneven, it may be up to $T k d w$.) In the backward pass gradients go
-# the same two ways. So training has four all-to-alls of tokens in each layer, and counts are exchanged once.
+# the same two ways. So training has four all-to-alls of tokens in each layer, and six if the layer is recomputed
+# (lecture 7). Counts are exchanged once.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -399,7 +472,7 @@ def all_to_all(comm, parts, inbox):
 
 
 def layer(comm, x, chosen, weights):
-    """Rank r is expert r. Token t, x[t], goes to expert chosen[t]."""
+    """Rank r is expert r. Token t, x[t], goes to expert chosen[t], with a gate value of 1."""
     leaving = np.bincount(chosen, minlength=comm.size)
     arriving = np.zeros_like(leaving)
     comm.Alltoall(leaving, arriving)
@@ -445,7 +518,7 @@ run.timeline
 reveal("14/most", f"rank {sent_bytes.argmax()}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. Dispatch, experts and combine on four ranks. The expert of rank 0 has the most tokens, and works longest.*
+# *Figure 3. Dispatch, experts and combine on four ranks. The expert of rank 0 has the most tokens, and works longest.*
 #
 # Rank 0 sends the most. It keeps more of its own tokens than others do, but it returns an output for each token
 # that came from elsewhere. Rank $r$ sends 256 bytes for each of its own tokens with an expert elsewhere, 256 bytes
@@ -505,7 +578,7 @@ assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
 # ## 6. Communication or computation: which takes longer?
 #
 # A node has $g$ ranks, and $q$ of them share a port to the other nodes: all four on `zaratan`. Of a rank's token copies
-# the part $(P-g)/P$ leaves the node. Dispatch and combine together take
+# the fraction $(P-g)/P$ leaves the node. Dispatch and combine together take
 #
 # $$T_\text{comm} = 2\,T k\,d\,w\,\frac{P-g}{P}\,q\,\beta ,\qquad
 #   T_\text{comp} = \frac{6\,T k\,d f}{F} ,$$
@@ -515,8 +588,9 @@ assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
 # $$\frac{T_\text{comm}}{T_\text{comp}} = \frac{w F\,q\,\beta}{3 f}\,\frac{P-g}{P} .$$
 #
 # More tokens, fewer experts a token or a narrower model change nothing. Of the model only the **hidden width $f$ of an
-# expert** counts, because each number that travels is used in $3f$ multiplications. All the rest is the machine. Inside a
-# node each rank has a port of its own, so there $q = 1$, the part is $(P-1)/P$, and $\beta$ is that of the inner links.
+# expert** counts, because for each number that travels the experts do $3f$ FLOP ($6df$ for the $2d$ numbers of a copy).
+# All the rest is the machine. Inside a node each rank has a port of its own, so there $q = 1$, the fraction is $(P-1)/P$,
+# and $\beta$ is that of the inner links.
 #
 # (An all-reduce of a library spreads its rings over all ports of a node, as you saw in lecture 3. An all-to-all gains
 # nothing from that: each rank has tokens to send, so all ports are busy anyway.)
@@ -524,7 +598,7 @@ assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
 
 # %% slideshow={"slide_type": "fragment"}
 def comm_over_comp(ranks, f=m.f, machine=zaratan, flop_per_s=F):
-    """How many times as long dispatch and combine take as the experts' products."""
+    """How many times as long dispatch and combine take as the experts' GEMMs."""
     node = machine.ranks_per_node
     inner = machine.link(0, 1).beta_s_per_byte * (min(ranks, node) - 1) / ranks
     outer = machine.beta_s_per_byte * max(ranks - node, 0) / ranks
@@ -550,7 +624,7 @@ def draw_bars(axis):
     counts = [4, 8, 16, 32, 64]
     axis.bar([str(n) for n in counts], [work_ms * comm_over_comp(n) for n in counts], color=YELLOW)
     axis.axhline(work_ms, color=BLUE)
-    axis.text(-0.4, 1.3 * work_ms, "experts'\nproducts", color=BLUE)
+    axis.text(-0.4, 1.3 * work_ms, "experts'\nGEMMs", color=BLUE)
     axis.text(3.9, 1.02 * travel_ms, "dispatch, combine", color="#a06c00", ha="center", va="bottom")
     axis.set(xlabel="GPUs (4 in a node)", ylabel="ms", ylim=(0, 320))
 
@@ -574,7 +648,7 @@ right.set(
     xlabel="hidden units of an expert", ylabel="communication over computation", ylim=(0.01, 220)
 )
 show(figure, "Left: bars of the time of dispatch and combine of a layer, on 4 to 64 GPUs. On 4 GPUs, one node, they take 7 ms, "
-     "a little less than the 9 ms of the experts' products. On 8 GPUs, two nodes, it is 150 ms, and on 64 GPUs 282 ms. Right: "
+     "a little less than the 9 ms of the experts' GEMMs. On 8 GPUs, two nodes, it is 150 ms, and on 64 GPUs 282 ms. Right: "
      "communication over computation against the hidden units of an expert, both axes logarithmic. Both lines fall, that for 16 "
      "nodes from 120. It is far above the one for one node, which is below 1 from 1560 hidden units on. DeepSeek-V3 with 2048 and "
      "Mixtral with 14,336 hidden units lie where the first line is above 1 and the second below.")  # fmt: skip
@@ -583,10 +657,10 @@ show(figure, "Left: bars of the time of dispatch and combine of a layer, on 4 to
 reveal("14/width", enough)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 2. Left: dispatch and combine of the layer of section 1, and its experts' products, on `zaratan`. Right: what the
-# hidden width of an expert does to their ratio.*
+# *Figure 4. Left: dispatch and combine of the layer of section 1, and its experts' GEMMs (matrix products), on `zaratan`.
+# Right: what the hidden width of an expert does to their ratio.*
 #
-# How long do dispatch and combine take, compared with the experts' products?
+# How long do dispatch and combine take, compared with the experts' GEMMs?
 #
 # | `zaratan` | communication over computation |
 # |---|---|
@@ -594,8 +668,9 @@ reveal("14/width", enough)
 # | two nodes, 8 GPUs | 16 |
 # | sixteen nodes, 64 GPUs | 30 |
 #
-# The jump comes from the wire, since four GPUs share one port of 12.5 GB/s. Only wider experts make the ratio smaller. To
-# reach 1 between 16 nodes an expert would need 62,400 hidden units, and inside a node 1560. DeepSeek-V3 has 2048.
+# The jump comes from the wire, since four GPUs share one port of 12.5 GB/s. On this machine only wider experts make the
+# ratio smaller. To reach 1 between 16 nodes an expert would need 62,400 hidden units, and inside a node 1560. DeepSeek-V3
+# has 2048.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Mixtral [7] has 8 experts of 14,336 hidden units and 2 experts a token. Its layers fit into a node. DeepSeek-V3
@@ -603,8 +678,8 @@ reveal("14/width", enough)
 # pays for them.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **Other machines.** DeepSeek-V3 was trained on H800 [1]. They compute at 989 TFLOP/s, 3.2 times the rate of an A100 [12].
-# But a node has eight of them, and each has a port of 50 GB/s of its own [8].
+# **Other machines.** DeepSeek-V3 was trained on H800 [1]. They compute at 989 TFLOP/s in bf16, 3.2 times the rate of an
+# A100 [12]. But a node has eight of them, and each has a port of 50 GB/s of its own [8].
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -628,15 +703,26 @@ reveal("14/machines", list(quotients.values())[1])
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # On 64 H800 the ratio is 5.6. On a rack of 2025, in which NVLink joins 72 GPUs [12], it is 0.9:
 #
-# | machine | FLOP rate over an A100's | GB/s of a GPU to others | ratio |
+# | machine, all in bf16 | FLOP rate over an A100's | GB/s of a GPU to others | ratio |
 # |---|---|---|---|
 # | `zaratan` | 1 | 3.1 | 30 |
 # | H800, nodes of eight | 3.2 | 50 | 5.6 |
 # | GB200 NVL72 | 8 | 900 | 0.9 |
 #
 # A faster GPU alone makes the ratio worse. It fell because the wires grew more than the GPUs did. On H800 you still need
-# section 7. In the rack computation takes longer than communication, so the experts can hide it. (All of these are peaks.
-# Section 11 takes the rates that are reached.)
+# section 7. In the rack the experts can hide communication, as long as both are in bf16. With FP8 the products are twice
+# as fast, and dispatch is half as long, so $wF$ becomes $\frac34 \cdot 2$ times as large, and the ratio is 1.3. (All of
+# these are peaks. Section 11 takes the rates that are reached.)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# **Models and machines are now designed with this quotient.** DeepSeek's report on V4 (2026) asks hardware vendors for a
+# balance [18]. With FP8 dispatch and bf16 combine, they write, communication can be hidden if
+#
+# $$\frac{C}{B} \le 2 \cdot 3072 = 6144\ \text{FLOP per byte} ,$$
+#
+# where $C$ is a GPU's peak, $B$ its bandwidth, and 3072 the hidden width of V4's experts. It is the formula above, with 3
+# bytes for the $2w$ of both directions: $F\beta/2f \le 1$. V4's experts are 1.5 times as wide as V3's, so in the rack the
+# ratio is back at 0.9, in FP8.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Does the formula hold on the clock? Here 16 ranks in four nodes dispatch and combine tokens as in section 1. Tokens are
@@ -683,6 +769,10 @@ assert round(m.f * comm_over_comp(4)) == 1560 and np.isclose(
 assert [round(x, 1) for x in quotients.values()] == [30.5, 5.6, 0.9] and P < 72
 assert [round(per_s / 1e9, 1) for _, per_s, _ in MACHINES.values()] == [3.1, 50, 900]
 assert [round(rate / F, 1) for rate, *_ in MACHINES.values()] == [1, 3.2, 8]
+in_rack = list(quotients.values())[-1] * 2 * 3 / 4  # products and dispatch in FP8
+assert round(in_rack, 1) == 1.3 and round(in_rack * m.f / 3072, 1) == 0.9 and 1.5 * m.f == 3072
+rack = ringside.Machine.load("gb200_nvl72")
+assert rack.rate("fp8") == 2 * rack.rate("bf16") == 2 * 2500e12
 assert slow == 16_384 == 1024 * 16 and round(work_ms * comm_over_comp(4)) == 7
 assert round(work_ms * comm_over_comp(8)) == 150
 
@@ -748,7 +838,10 @@ reveal("14/nodes", crossing["a copy for each node"])
 # | at most 4 nodes | 141 |
 # | 1 node | 35 |
 #
-# (In one of 16 cases a chosen node is the token's own.) DeepSeek-V3 was trained with at most 4 nodes [1].
+# (4 nodes are 3.75 copies, since one chosen node in 16 is the token's own.) DeepSeek-V3 was trained with at most 4 nodes
+# [1]. DeepSeek-V4 (2026) has no such limit [18]. One fused kernel, MegaMoE, splits its experts into waves, and dispatch,
+# GEMMs and combine of different waves run at the same time. For inference its authors report 1.50 to 1.73 times the
+# speed of separate kernels. Puzzle 2 has its idea.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The limit isn't free: a token may not get its 8 best experts. The fewer nodes you allow, the more its choice is bound.
@@ -825,7 +918,9 @@ reveal("14/levels", flat_ms / level_ms[4])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(crossing["a copy for each node"], 2) == 6.12 and round(travel_ms) == 282
 assert [round(between_ms[f"at most {M} nodes"]) for M in (4, 1)] == [141, 35]
-assert round(0.75 * between_ms["at most 4 nodes"]) == 106
+assert round(0.75 * between_ms["at most 4 nodes"]) == 106 and crossing["at most 4 nodes"] == 3.75
+megamoe = (1.50, 1.73)  # times as fast [18]; overlap alone gives at most 2
+assert 1 < 1.50 == megamoe[0] < megamoe[1] == 1.73 < 2
 assert round(between_ms["a copy for each node"]) == 230 and round(other_nodes(4, 64, 8), 1) == 2.7
 assert 1.7 < flat_ms / level_ms[4] < 2.4 and level_ms[1] < level_ms[2] < 0.7 * level_ms[4]
 
@@ -869,7 +964,7 @@ print(
 hidden.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 3. The shared expert computes during dispatch. Combine is exposed.*
+# *Figure 5. The shared expert computes during dispatch. Combine is exposed.*
 #
 # Hiding dispatch makes the layer shorter, 210 µs instead of 270. In the backward pass everything goes the other way
 # round: the gradients of the outputs travel first, then the experts work, then the gradients of the tokens travel. If
@@ -917,7 +1012,7 @@ reveal("14/batches", 1e6 * two.makespan_s)
 two.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
-# *Figure 4. Two layers with two microbatches, in two shades of blue. Attention and experts take turns. The wire is
+# *Figure 6. Two layers with two microbatches, in two shades of blue. Attention and experts take turns. The wire is
 # busy nearly all the time.*
 #
 # With two microbatches the layers take 335 µs. Their messages alone take 312 µs in eight pieces, so there is almost
@@ -942,11 +1037,12 @@ assert 1 + round(travel_ms / work_ms) == 31
 #
 # Expert parallelism is one more axis of a grid of ranks. What do the other axes have to know about the experts?
 #
-# **Data.** All ranks have tokens of their own. Each has a copy of attention and router, as in data parallelism, so the
+# **Data.** All ranks have tokens of their own. Each has a copy of attention and router (or a shard, lecture 7), so the
 # gradients of these weights are summed over *all* ranks. An expert lies on one rank of each group of $P$ ranks. If
 # there are $R$ such groups, there are $R$ copies of it, and its gradient is summed over those alone. The rank of an
-# expert already got the tokens of its whole group. So both sums hold all tokens, and a mean divides both by the same
-# number.
+# expert already got the tokens of its whole group. So both sums hold the tokens of all ranks. Divide both by the number
+# of *all* ranks, 8 below. DDP on the group of copies would divide by 2, and the experts' gradients would be four times
+# too large.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -982,16 +1078,22 @@ for r in (0, 5):
 # | axis | what it shards | what it sends, forward |
 # |---|---|---|
 # | data | tokens | nothing; gradients afterwards |
-# | experts | experts | $2\,T k\,d\,w\,(P-1)/P$ in each layer |
+# | experts | experts | $2\,(T/t)\,k\,d\,w\,(P-1)/P$ in each layer |
 # | tensor | each matrix | about $4\,T d\,w\,(t-1)/t$ in each layer |
 #
-# With $k = 8$ the experts' axis sends four times the bytes of the tensor axis. Both want the fast links. Where both are
-# used, the tensor axis gets them, since nothing can be computed during its all-reduces. Dispatch and combine cross
-# nodes, with the measures of sections 7 and 8.
+# With $k = 8$, and if each axis is used alone, the experts' axis sends about four times as much as the tensor axis. Used
+# together, each of $t$ ranks dispatches $T/t$ tokens: $2k/t$ against $4(t-1)/t$. For $t = 4$ that is 1.3 times. Both want
+# the fast links. Where both are used, the tensor axis gets them, since nothing can be computed during its all-reduces.
+# Dispatch and combine cross nodes, with the measures of sections 7 and 8.
+#
+# You needn't have a tensor axis: DeepSeek-V3 was trained without one [1]. And it needn't be the same for all weights. In
+# Megatron's *parallel folding* [13] attention and experts have different axes on the same GPUs. So the ranks that divide
+# attention's matrices can hold whole experts.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert run.values[5] == (36, 8, 2) and run.values[1] == (36, 8, 2) and sum(range(1, 9)) == 36
-assert 2 * m.k / 4 == 4 and run.values[0] == (36, 6, 2)
+assert 2 * m.k / 4 == 4 and run.values[0] == (36, 6, 2) and 8 / run.values[0][2] == 4
+assert round(2 * m.k / 4 / (4 * (4 - 1) / 4), 1) == 1.3
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=10
 # ## 10. Hot experts and stragglers
@@ -1047,7 +1149,7 @@ hot_run.timeline
 reveal("14/hot", hot_run.makespan_s / even_run.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. Expert 3 is hot. All other ranks wait for its outputs.*
+# *Figure 7. Expert 3 is hot. All other ranks wait for its outputs.*
 #
 # The layer takes 2.3 times as long, with the same number of tokens. Three times in a row the hot rank is the
 # slowest: its port receives the most tokens, its expert works longest, and its port sends the most outputs. In general
@@ -1058,11 +1160,11 @@ reveal("14/hot", hot_run.makespan_s / even_run.makespan_s)
 # **Capacity bounds it.** With $c = 1.25$ each rank gives each expert 20 tokens at most. What is above is dropped.
 
 # %% slideshow={"slide_type": "fragment"}
-room = math.ceil(1.25 * 128 / 8)
-kept = np.minimum(hot, room)
+capacity = math.ceil(1.25 * 128 / 8)
+kept = np.minimum(hot, capacity)
 kept_run, slow_run = layer_run(kept), layer_run(even, [1.0] * 7 + [1.5])
 print(
-    f"with room for {room}: {1e6 * kept_run.makespan_s:.0f} µs, {1 - kept.sum() / hot.sum():.0%} dropped"
+    f"capacity {capacity}: {1e6 * kept_run.makespan_s:.0f} µs, {1 - kept.sum() / hot.sum():.0%} dropped"
 )
 print(f"even, rank 7 slower: {1e6 * slow_run.makespan_s:.0f} µs")
 
@@ -1077,13 +1179,13 @@ print(f"even, rank 7 slower: {1e6 * slow_run.makespan_s:.0f} µs")
 # What can you do when a router is trained, and some experts stay hot? Section 11 gives them copies.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(hot_run.makespan_s / even_run.makespan_s, 1) == 2.3 and room == 20
+assert round(hot_run.makespan_s / even_run.makespan_s, 1) == 2.3 and capacity == 20
 assert 0.12 < 1 - kept.sum() / hot.sum() < 0.2 and kept_run.makespan_s < 1.35 * even_run.makespan_s
 assert round(1e6 * (slow_run.makespan_s - even_run.makespan_s)) in range(50, 70)
 assert even.sum(axis=0)[7] == 128 and 1 / 8 == 0.125 and with_experts == 58 and likes.sum() == 1
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Show figure 5 and ask which of the bars of rank 0 are waiting, and for whom. Ask what a capacity of
+# Show figure 7 and ask which of the bars of rank 0 are waiting, and for whom. Ask what a capacity of
 # $c = 1$ would do to the even case when choices are random: section 3 has the answer.
 #
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=20
@@ -1107,7 +1209,7 @@ assert even.sum(axis=0)[7] == 128 and 1 / 8 == 0.125 and with_experts == 58 and 
 guess(
     "14/bias",
     "With a balance loss of factor 0.03 the busiest of 8 experts has 33 % of the tokens in the end. How many has it with a bias, u = 0.003, and no such loss?",
-    unit="%",
+    choices=["about 16 %", "about 33 %", "about 60 %"],
 )
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1125,24 +1227,19 @@ for name, (balance, rate) in RULES.items():
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.6), layout="constrained", sharey=True)
-shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, 8))
 for axis, (name, history) in zip(axes, histories.items()):
-    smooth = history.reshape(-1, 10, 8).mean(axis=1)  # of 10 steps each
-    for expert_load, colour in zip(smooth.T, shades):
-        axis.plot(range(0, 400, 10), 100 * expert_load, color=colour, linewidth=1)
-    axis.axhline(12.5, color="#1b1f24", linestyle=":")
-    axis.set_title(name, fontsize=10)
-    axis.set(xlabel="steps", ylim=(0, 60))
+    draw_loads(axis, history, name)
+axes[0].set_ylim(0, 60)
 axes[0].set_ylabel("tokens of an expert, %")
 show(figure, "Four diagrams of the tokens of each of 8 experts over 400 steps, in percent. With a loss of factor 0.03 one expert "
      "stays near a third. With a factor of 0.3, with the bias, and with bias and a small loss, the lines start far apart and "
      "close in on 12.5 percent.")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
-reveal("14/bias", 100 * busiest["bias"])
+reveal("14/bias", f"about {100 * busiest['bias']:.0f} %")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. Load of 8 experts in training, means of 10 steps. The dotted line is an even load. ("Both" is the bias and a
+# *Figure 8. Load of 8 experts in training, means of 10 steps. The dotted line is an even load. ("Both" is the bias and a
 # loss of factor 0.003.)*
 #
 # The bias leaves 16 % to the busiest expert; even would be 12.5. With the loss you have to choose: a factor of 0.03
@@ -1209,7 +1306,7 @@ reveal("14/spare", longest["8 spare slots"])
 guess(
     "14/tomorrow",
     "The next day a fifth of the tokens goes to other experts. How much is left of what the eight copies gained?",
-    unit="%",
+    choices=["nearly all", "about 60 %", "nothing"],
 )
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1221,7 +1318,7 @@ gain_left = (later["0 spare slots"] - later["8 spare slots"]) / (
     longest["0 spare slots"] - longest["8 spare slots"]
 )
 print({name: round(float(tokens), 1) for name, tokens in later.items()}, f"{gain_left:.0%}")
-reveal("14/tomorrow", 100 * gain_left)
+reveal("14/tomorrow", f"about {round(100 * gain_left, -1):.0f} %")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # About 60 % is left. So a balancer has to measure and to move experts again and again. By its defaults vLLM averages
@@ -1257,7 +1354,7 @@ for ranks in (16, 64, 256):
 # longer part, with 111 µs. Where do they get faster?
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **The domain decides.** Take the ratio of section 6 again, over the number of GPUs, with the rates that products and
+# **The domain decides.** Take the ratio of section 6 again, over the number of GPUs, with the rates that GEMMs and
 # NCCL reach instead of peaks. A `gb200_nvl72` is a rack whose 72 GPUs are one NVLink domain. Between racks each GPU has
 # a port of 48 GB/s.
 
@@ -1300,7 +1397,7 @@ show(figure, "Communication over computation against the number of GPUs, both ax
 reveal("14/racks", racks[144])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 7. The layer of DeepSeek-V3 on three machines. Each line jumps where the experts leave the domain of fast links.*
+# *Figure 9. The layer of DeepSeek-V3 on three machines. Each line jumps where the experts leave the domain of fast links.*
 #
 # On two racks the ratio is 6.2, eight times that of one. The jump is the same story on each machine, at another number
 # of GPUs: 4 on `zaratan`, 8 on H100, 72 in the rack. So ask of a machine first how many GPUs are in its domain.
@@ -1308,14 +1405,24 @@ reveal("14/racks", racks[144])
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
 # **Measured.** In May 2026 SemiAnalysis compared two machines of Blackwell GPUs that differ in their domain, 72 GPUs
-# against eight [17]. Both served DeepSeek-R1, a model of the same shape, at 125 tokens a second for each user. A GPU of
-# the rack gave 4130 tokens a second in all, and one of the nodes of eight gave 941. That is 4.39 times as much, and the
-# largest gap of their curves.
+# against eight [17]. Both served DeepSeek-R1, a model of the same shape, with 1024 tokens of prompt and of response. (In
+# FP4, with multi-token prediction, and with prefill and decode on separate GPUs.) Interpolated between the measured
+# points, a GPU gives so many tokens a second in all:
+#
+# | tokens/s for each user | a GPU of the rack | a GPU of the nodes of eight |
+# |---|---|---|
+# | 25 | 14,125 | 12,292 |
+# | 125 | 4130 | 941 |
+# | 250 | 186 | 193 |
+#
+# At 125 tokens a second the rack gives 4.39 times as much. That is the largest gap of the two curves. At 25 it gives 1.15
+# times as much, and at 250 less: such small batches, they say, fit into one node.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-served = {"GB200 NVL72": 4130, "B200": 941, "user": 125}  # tokens/s [17]
-assert list(served.values()) == [4130, 941, 125]
-assert round(served["GB200 NVL72"] / served["B200"], 2) == 4.39 and served["user"] == 125
+served = {25: (14_125, 12_292), 125: (4130, 941), 250: (186, 193)}  # tokens/s: user, GPUs [17]
+assert served[25] == (14_125, 12_292) and served[125] == (4130, 941) and served[250] == (186, 193)
+gains = [round(rack_gpu / node_gpu, 2) for rack_gpu, node_gpu in served.values()]
+assert gains == [1.15, 4.39, 0.96] and max(gains) == gains[1]
 assert [round(line[64], 1) for line in ratios.values()] == [26.5, 4.7, 0.8]
 assert round(racks[144], 1) == 6.2 and 7 < racks[144] / racks[64] < 8.5
 assert all(line[n] < 1 for line, n in zip(ratios.values(), (4, 8, 72)))
@@ -1324,17 +1431,17 @@ assert round(read_us) == 13 and round(wire_us) == 111 and round(16 * read_us, -1
 assert 32 * ranks * m.k // m.E == ranks == 256 and round(1e-9 / nvl72.beta_s_per_byte) == 48
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The section has four short predictions. If time is short, leave out the wide expert parallelism and show figure 7.
-# Ask behind figure 6 why the bias may not weight the outputs: then it would change what the layer
+# The section has four short predictions. If time is short, leave out the wide expert parallelism and show figure 9.
+# Ask behind figure 8 why the bias may not weight the outputs: then it would change what the layer
 # computes, and the router's gradient with it.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 12. What has been published
 #
-# **A measurement.** DeepEP [8] publishes times of its low-latency kernels on H800. Each GPU has 128 tokens and a port
-# of 50 GB/s to other nodes. Dispatch sends 7392 bytes for a token: 7168 numbers of 8 bits, with a scale of 4 bytes for
-# each 128 of them. Combine sends 14,336. There are 8 GPUs in a node, so the part $(P-8)/P$ of the tokens crosses. Let the
-# time be a constant and the time for these. The times on 16 and on 256 GPUs fix both numbers.
+# **A measurement.** The first version of DeepEP [8] has times of its low-latency kernels on H800. Each GPU has 128 tokens
+# and a port of 50 GB/s to other nodes. Dispatch sends 7392 bytes for a token: 7168 numbers of 8 bits, with a scale of 4
+# bytes for each 128 of them. Combine sends 14,336. There are 8 GPUs in a node, so the fraction $(P-8)/P$ of the tokens
+# crosses. Let the time be a constant and the time for these. The times on 16 and on 256 GPUs fix both numbers.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1356,7 +1463,7 @@ for way, row in (("there", 7168 + 7168 // 128 * 4), ("back", 2 * 7168)):
     print(f"{name}: {lines[way][0]:.0f} µs and {rates[way]:.1f} GB/s")
     for n in (2, 3, 4):
         print(f"  {deep['gpus'][n]:3} GPUs: line {lines[way][n]:.0f}, measured {took[n]} µs")
-reveal("14/deepep", lines["there"][3])
+reveal("14/deepep", deep["there_us"][3])
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
 # On 64 GPUs the line says 179 µs for dispatch, and 173 were measured [8]. On 32, 64 and 128 GPUs the line is at
@@ -1367,6 +1474,9 @@ reveal("14/deepep", lines["there"][3])
 # The table has a column of bandwidths, too. It says 98 GB/s for 8 GPUs, 63 for 16 and 39 for 256 [8]. How can a port
 # of 50 GB/s give 98? The column is all tokens divided by the time, those included that stay in the node. So it falls
 # as more tokens cross. What crosses a port is much the same in all cases from 16 GPUs on, 32 to 38 GB/s in dispatch.
+#
+# The second version says 90 GB/s for dispatch on 16 Hopper GPUs and 61 on 32 [8]. Count what leaves the node: 45 and 46.
+# The port didn't change.
 #
 # **A bound for one user.** The authors of DeepSeek-V3 compute how fast the model can write at most, if nothing but
 # dispatch and combine takes time [10]. They take 32 tokens a GPU, 9 copies a token, and 3 bytes a number in both
@@ -1388,6 +1498,8 @@ assert deep["there_gb_per_s"][[0, 1, 5]].tolist() == [98, 63, 39]
 through = 128 * 8 * 7392 * cross[1:] / deep["there_us"][1:] / 1e3
 assert (round(through.min()), round(through.max())) == (32, 38)
 assert np.allclose(128 * 8 * 7392 / deep["there_us"] / 1e3, deep["there_gb_per_s"], rtol=0.02)
+second = {16: 90, 32: 61}  # GB/s; "logical bandwidth", with what stays in the node [8]
+assert [int(gb * (n - 8) / n + 0.5) for n, gb in second.items()] == [45, 46]
 assert round(bound, -2) == 1200 and round(bound / 18, 1) == 67.8 and int(bound / 18) == 67
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -1400,13 +1512,13 @@ assert round(bound, -2) == 1200 and round(bound / 18, 1) == 67.8 and int(bound /
 #
 # - **Memory stays.** Each weight is stored somewhere, and in training it has a gradient and optimizer states. A layer
 #   of section 1 has 22.5 GB of experts in bf16, for 0.8 GB that a token uses.
-# - **The bytes don't shrink with the batch.** Communication and computation shrink together, so a ratio of 30 remains 30.
+# - **A smaller batch doesn't help.** Bytes and FLOP shrink together, so a ratio of 30 remains 30.
 # - **Few tokens are uneven.** In the decode of lecture 13 a rank has few tokens. Then some experts have none, some have
 #   several, and each one that has any reads all of its weights.
 # - **Counts come first.** A rank can't allocate its memory before it knows them. On GPUs the host waits for
 #   them, or buffers are as long as the worst case.
-# - **Dropped tokens depend on others.** If a model drops tokens, it depends on the tokens beside one whether it is kept.
-#   So the same sentence may get another response in another batch.
+# - **Dropped tokens depend on others.** If a model drops tokens, whether one is kept depends on the others in its batch.
+#   So the same prompt may get another response in another batch.
 # - **A network may be slower than its port.** All-to-all is the pattern that uses every link at once. Our model has no
 #   switches between the ports.
 
@@ -1430,9 +1542,20 @@ assert round((m.k + m.shared) * expert * w / 1e9, 1) == 0.8 and round(comm_over_
 # What would suit it? On `zaratan`, without these measures, experts of 62,400 hidden units would compute as long as their
 # tokens travel. Or you take another machine. DeepSeek-V3 was trained on H800 [1]: nodes of eight GPUs, each with a port of
 # 50 GB/s of its own [8]. With the same measures dispatch and combine take 6.2 ms there, and not 106. But an H800 also
-# computes faster, at a peak of 989 TFLOP/s in bf16 [12]. So its experts take 2.9 ms, and communication is still twice as
-# long. (At 794 TFLOP/s, the most that a product has reached on an H100 [12], they take 3.6 ms.) The attention of the
-# other microbatch has to stand beside it, too (section 8). **If you buy a faster processor, you need a faster network.**
+# computes faster, at a peak of 989 TFLOP/s in bf16 [12]:
+#
+# | forward, 4096 tokens | ms |
+# |---|---|
+# | the experts of a GPU | 2.9 |
+# | the shared expert | 0.4 |
+# | attention, causal | 2.2 |
+# | together | 5.5 |
+# | dispatch and combine | 6.2 |
+#
+# The report says the same in words: a computation-to-communication ratio of "approximately 1:1" [1, section 3.2.1].
+# DualPipe exists because of this number. (The table leaves out two things, and they work against each other: V3's
+# products are in FP8, whose peak is twice as high, and no product reaches its peak.) **If you buy a faster processor,
+# you need a faster network.**
 #
 # | what | why |
 # |---|---|
@@ -1447,16 +1570,19 @@ assert round((m.k + m.shared) * expert * w / 1e9, 1) == 0.8 and round(comm_over_
 
 # %% slideshow={"slide_type": "fragment"}
 own_port_ms = 1e3 * 3 * m.d * T * 4 * (1 - 8 / P) / 50e9  # 3 bytes a number, there and back
-peak, product = 989, 794  # TFLOP/s of an H800; of the fastest product on an H100 [12]
-h800_ms, product_ms = (work_ms * F / 1e12 / rate for rate in (peak, product))
+h800 = 989e12  # FLOP/s, peak in bf16
+h800_ms = work_ms * F / h800
+shared_ms = h800_ms / m.k
+scores = T * T / 2 * 128 * 2 * (192 + 128)  # FLOP: pairs of tokens, heads, QK^T and PV
+attention_ms = 1e3 * (2 * T * heads + scores) / h800
+print(f"experts {h800_ms:.2f}, shared expert {shared_ms:.2f}, attention {attention_ms:.2f} ms")
 print(f"nodes of eight, 50 GB/s for each GPU, at most 4 nodes: {own_port_ms:.1f} ms")
-print(f"the experts of an H800 work {h800_ms:.1f} ms, so {own_port_ms / h800_ms:.1f} times")
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(travel_ms) == 282 and round(work_ms, 2) == 9.25 and round(own_port_ms, 1) == 6.2
 assert round(between_ms["at most 4 nodes"]) == 141 and round(h800_ms, 1) == 2.9
-assert (peak, product) == (989, 794) and round(product_ms, 1) == 3.6 < own_port_ms
-assert 2 < own_port_ms / h800_ms < 2.2 and round(product / peak, 1) == 0.8
+assert (round(shared_ms, 1), round(attention_ms, 1), h800 / 1e12) == (0.4, 2.2, 989)
+assert round(h800_ms + shared_ms + attention_ms, 1) == 5.5
 assert round(0.75 * between_ms["at most 4 nodes"]) == 106 and round(enough, -2) == 62_400
 assert round(stored / 1e9) == 671 and round(used / 1e9) == 37
 
@@ -1524,9 +1650,9 @@ assert round(line_us[3], 1) == 61.8 == round(light["time_us"][3], 1)
 import numpy as np
 
 
-def arrived(comm, room=40, d=100):
+def arrived(comm, capacity=40, d=100):
     counts = 10 * ((np.arange(comm.size) + comm.rank) % comm.size)  # tokens for each rank
-    tokens = np.zeros((comm.size, room, d), np.float32)
+    tokens = np.zeros((comm.size, capacity, d), np.float32)
     for r, n in enumerate(counts):
         tokens[r, :n] = comm.rank + 1
     inbox = np.empty_like(tokens)
@@ -1675,7 +1801,7 @@ assert round(solved.time_us) in range(100, 108) and round(attempt.time_us) in ra
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
-# **Question 1.** A rank has 96 tokens, 16 experts and $k = 2$. The capacity factor is 1.5. How much room has an expert?
+# **Question 1.** A rank has 96 tokens, 16 experts and $k = 2$. The capacity factor is 1.5. What is an expert's capacity?
 # What is the balance loss of two experts, if $f = (0.75, 0.25)$ and $P = (0.6, 0.4)$?
 #
 # <details><summary>Answer</summary>
@@ -1742,11 +1868,11 @@ assert abs(np.mean(copies) - other_nodes(4, 8, 2)) < 0.02
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** Of eight equal ranks, one gets twice the tokens of each of the others. What is the bound on the
-# efficiency? What does a capacity factor of 1.25 make of it, and which part of the tokens is dropped?
+# efficiency? What does a capacity factor of 1.25 make of it, and which fraction of the tokens is dropped?
 #
 # <details><summary>Answer</summary>
 #
-# The parts are $2/9$ and seven times $1/9$. The mean is $1/8$, so the efficiency is at most $9/16 = 56\,\%$. With
+# The fractions are $2/9$ and seven times $1/9$. The mean is $1/8$, so the efficiency is at most $9/16 = 56\,\%$. With
 # capacity the hot rank keeps $1.25/8$. Of all tokens $2/9 - 1.25/8 = 6.6\,\%$ are dropped. The mean is then 0.934 of
 # $1/8$, and the bound is $0.934 / 1.25 = 75\,\%$.
 #
@@ -1782,7 +1908,8 @@ assert round(left_over.mean() / left_over.max(), 2) == 0.75 and round(left_over.
 # 6. S. Rajbhandari, C. Li, Z. Yao, M. Zhang, R. Y. Aminabadi, A. A. Awan, J. Rasley, Y. He. DeepSpeed-MoE: advancing
 #    mixture-of-experts inference and training to power next-generation AI scale. ICML 2022. arXiv:2201.05596.
 # 7. A. Q. Jiang, and others. Mixtral of experts. arXiv:2401.04088.
-# 8. DeepSeek-AI. DeepEP. github.com/deepseek-ai/DeepEP, docs/legacy.md at commit 0297fc8.
+# 8. DeepSeek-AI. DeepEP. github.com/deepseek-ai/DeepEP at commit 0297fc8: docs/legacy.md for the first version, README.md
+#    for the second.
 # 9. AMD, GPU MODE. Reference kernels, task "single node all2all". github.com/gpu-mode/reference-kernels,
 #    problems/amd_distributed/all2all/task.yml at commit f83cb92.
 # 10. C. Zhao, and others. Insights into DeepSeek-V3: scaling challenges and reflections on hardware for AI
@@ -1797,8 +1924,10 @@ assert round(left_over.mean() / left_over.max(), 2) == 0.75 and round(left_over.
 # 15. DeepSeek-AI. Expert parallelism load balancer (EPLB). github.com/deepseek-ai/EPLB, README.
 # 16. vLLM. Documentation of version 0.12.0, pages vllm.config.parallel (EPLBConfig) and
 #     vllm.distributed.eplb.eplb_state. docs.vllm.ai/en/v0.12.0.
-# 17. SemiAnalysis. GB200 NVL72 vs B200 on DeepSeek R1 670B. May 2026,
+# 17. SemiAnalysis. GB200 NVL72 vs B200 on DeepSeek R1 670B. 23 May 2026,
 #     inferencex.semianalysis.com/blog/gb200-nvl72-vs-b200-disagg-deepseek-r1-fp4-dynamo-trt.
+# 18. DeepSeek-AI. DeepSeek-V4: towards highly efficient million-token context intelligence. 2026. arXiv:2606.19348,
+#     sections 2.1, 3.1 and 4.2.1.
 #
 # Read next: [6], for shared experts and exchanges that know the nodes; and [10], for what a network should look like if
 # such models are to run on it.
