@@ -136,10 +136,8 @@ name = vgg16["layer"][largest]
 print(f"{megabytes[largest]:.0f} MB of them in the largest layer, {name}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# So in each of many thousand steps, every worker gives 553 MB to the others and gets as much from
-# them. **How long does that take, next to the rest of a step?** Section 13 answers this question.
-# Before
-# that you need to know what a message costs, which algorithms there are, and how fast any of them *can* be.
+# So in each of many thousand steps, every worker has 553 MB that all others need. **How long does the
+# sum take, next to the rest of a step?** Section 13 answers this question. Before that you need to know what a message costs, which algorithms there are, and how fast any of them *can* be.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert vgg16["num_parameters"].sum() == 138_357_544
@@ -151,8 +149,8 @@ assert round(megabytes.sum()) == 553 and round(megabytes[largest]) == 411
 # From [lecture 1](01_messages.ipynb) you know how a rank sends and receives, and why two ranks that
 # both begin with `Send` wait for each other for ever. This lecture needs three calls. `Sendrecv` sends
 # and receives at once. `Isend` and `Irecv` post a message and return a *request*, and
-# `MPI.Request.Waitall` waits for a list of them. A message that was posted and has not been received
-# yet is **in flight**. Here two ranks exchange their arrays:
+# `MPI.Request.Waitall` waits for a list of them. A message that has left and has not arrived is **in
+# flight**. Here two ranks exchange their arrays:
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile exchange.py
@@ -280,8 +278,9 @@ assert round(gamma / beta, 2) == 0.03
 # **Lower bounds.** What can no algorithm beat?
 #
 # - *Bytes.* Some rank has to send at least $2\frac{p-1}{p}n$ bytes [3]. The reason is a count.
-#   To be summed, $(p-1)n$ bytes must come together. Then $(p-1)n$ bytes of results must go out
-#   again. The $p$ ranks share these $2(p-1)n$ bytes.
+#   Take one element: its $p$ values start on $p$ ranks, and each message merges at most two partial
+#   sums. So $p-1$ messages bring it together, and $p-1$ more bring it to all. For $n$ bytes these are
+#   $2(p-1)n$ bytes, which the $p$ ranks share.
 # - *Latency.* Your number has to reach every other rank, so you need at least one $\alpha$. Suppose
 #   that a rank can do only one message at a time, latency included. Then the number of ranks whose
 #   numbers are in one sum can at best double with each message, and you need at least
@@ -356,8 +355,9 @@ reveal("03/star-once", at_once.makespan_s * 1e6)
 # *Figure 3. A star whose master posts all receives at once, and then all sends.*
 #
 # In a row it takes $2(p-1)(\alpha + n\beta)$, which is 18 µs. At once it takes
-# $2(\alpha + (p-1)n\beta)$, which is 14 µs. So posting early saves you four latencies. It doesn't save
-# one byte, because all vectors still squeeze through the two ports of rank 0.
+# $2(\alpha + (p-1)n\beta)$, which is 14 µs. So posting early saves you four latencies, because what you post
+# together overlaps its $\alpha$. It doesn't save one byte, because all vectors still squeeze through the two
+# ports of rank 0, one after another (section 2).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(in_a_row.makespan_s, 2 * (p - 1) * (alpha + n * beta))
@@ -811,7 +811,7 @@ assert round(latency_s[-1] * 1e3, 1) == 8.2 and transfer_s[-1] < 0.2e-3
 # ## 6. Recursive doubling and halving
 #
 # The lower bound for latency contains a logarithm. How do you reach it? In step $k$, exchange
-# with the rank whose number differs from yours in bit $k$ alone.
+# with the rank whose number differs from yours in bit $k$ alone: rank 5, in binary 101, meets 100, 111 and 001.
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 figure, axes = plt.subplots(1, 3, figsize=(9, 1.9))
@@ -838,10 +838,10 @@ show(
 # **Recursive doubling** exchanges the whole vector in each step and adds. After step 1 you have the
 # sum of 2 ranks, after step 2 the sum of 4, and after $\log_2 p$ steps the sum of all.
 #
-# **Halving-doubling** (Rabenseifner's algorithm [5]) exchanges halves. In step 1 you send the half
-# for which your partner will be responsible, and get the half that is yours. In step 2 you do the
-# same with quarters, and so on. This is a reduce-scatter in $\log_2 p$ steps. The same way back is
-# an all-gather.
+# **Halving-doubling** (Rabenseifner's algorithm [5]) exchanges halves, and goes through Figure 11 from the
+# right: far partners first. You send the half whose sum your partner will hold, and get the half whose sum will
+# be yours. Then you do the same with quarters, and so on. This is a reduce-scatter in $\log_2 p$ steps. The
+# same way back is an all-gather.
 
 # %% slideshow={"slide_type": "slide"}
 # %%writefile recursive_traffic.py
@@ -1397,13 +1397,16 @@ assert times_us[200] == [2.35, 3.6, 6.35, 14.35] and times_us[20_000] == [37, 63
 # So far any two of your ranks could talk at full speed. What if they can't? Draw the **links** (wires) as a
 # graph. Two numbers of a graph bound every algorithm that uses its links:
 #
-# - The **diameter** is the largest number of hops between two ranks. It bounds the latency from
+# - The **diameter** is the largest number of hops (links in a row) between two ranks. It bounds the latency from
 #   below. For example, in a ring of 16 ranks two ranks are up to 8 hops apart.
 # - The **degree** is the number of links of one rank. It says how many links share the port of that
 #   rank.
 #
 # [7] shows three graphs: a random one, a ring, and a wheel, which is a rim of ranks with a hub that
-# has a link to each of them.
+# has a link to each of them. A fourth is the *hypercube*, in which two ranks are linked if their binary numbers
+# differ in one bit.
+#
+# From here on a *port* is the network card (NIC) of a node, and no longer a rank's side for sending or receiving.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1671,7 +1674,7 @@ assert round(rates(zaratan)[1], 1) == 12.5
 # - **NVLink** is the wire between GPUs. It leads to **NVLink switches**, so each GPU reaches any other.
 # - The **NVLink domain** is the set of GPUs behind the same NVLink switches. In a DGX H100 it is the node.
 # - A **rack** of type GB200 NVL72 [17] has 18 trays of four GPUs. All 72 are one NVLink domain.
-# - A **rail** is the set of ports that have the same place in their nodes.
+# - A **rail** is the set of ports that have the same place in their nodes: the third ports of all nodes, for example.
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 h100, nvl72 = ringside.Machine.load("dgx_h100"), ringside.Machine.load("gb200_nvl72")
@@ -1691,7 +1694,7 @@ show(
 # *Figure 22. What a node, a rack, a port and a switch are. Blue wires are NVLink, orange ones lead to the
 # network. The rates are those that libraries reach.*
 #
-# Compare your campus with the two. How many GPUs does NVLink join, and how many share a port?
+# Compare `zaratan`, a campus cluster, with the two. How many GPUs does NVLink join, and how many share a port?
 
 # %% slideshow={"slide_type": "fragment"}
 for preset in (zaratan, h100, nvl72):
@@ -1937,8 +1940,8 @@ show(figure, alt)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 24. Eight GPUs of a node in a ring, and around a switch that adds.*
 #
-# You can run this. Let a ninth rank play the switch, with a port for each GPU. Your `relay` of section 7 does
-# the rest: what came from all GPUs goes to all GPUs, chunk after chunk.
+# You can run this. Let a ninth rank play the switch, with a port for each GPU. The `relay` of section 7
+# passes each chunk on as soon as it has come from all, so it does the rest: what came from all GPUs goes to all GPUs, chunk after chunk.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile in_switch.py
