@@ -811,7 +811,7 @@ assert round(latency_s[-1] * 1e3, 1) == 8.2 and transfer_s[-1] < 0.2e-3
 # ## 6. Recursive doubling and halving
 #
 # The lower bound for latency contains a logarithm. How do you reach it? In step $k$, exchange
-# with the rank whose number differs from yours in bit $k$ alone: rank 5, in binary 101, meets 100, 111 and 001.
+# with the rank whose number differs from yours in bit $k$ alone: rank 5, in binary `101`, meets `100`, `111` and `001`.
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 figure, axes = plt.subplots(1, 3, figsize=(9, 1.9))
