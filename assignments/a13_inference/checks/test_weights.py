@@ -31,7 +31,7 @@ def test_pieces_travel(case, run):
             raise case.fail(f"rank {rank} received nothing; it needs new weights.")
 
 
-@suite.test(14, "values", Plan(**COLUMNS), Plan(**ROWS), Plan((4, 1, 1), (2, 2, 1)))
+@suite.test(12, "values", Plan(**COLUMNS), Plan(**ROWS), Plan((4, 1, 1), (2, 2, 1)))
 def test_plan(case, run):
     """Each element that a sampler needs comes once, from a rank that has it."""
 
@@ -44,7 +44,7 @@ def test_plan_with_copies(case, run):
     """One source for each piece, although two have it."""
 
 
-@suite.test(14, "values", Sync(6, **COLUMNS), Sync(5, **ROWS, dtype="float32"))
+@suite.test(11, "values", Sync(6, **COLUMNS), Sync(5, **ROWS, dtype="float32"))
 def test_rows_and_columns(case, run):
     """From rows to columns, and from columns to rows."""
 
@@ -92,7 +92,7 @@ def test_copies_share_the_work(case, run):
 
 test_given_communicator_is_used = suite.given_communicator(4, Sync(6, **COLUMNS))
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    5, Sync(8), Sync(7, (2, 1, 2), (1, 3, 1))
+    10, Sync(8), Sync(7, (2, 1, 2), (1, 3, 1))
 )
 test_inputs_stay_and_a_second_call_is_right = suite.second_call(
     2, Sync(6, **COLUMNS), inputs_kept=True
