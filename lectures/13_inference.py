@@ -1494,8 +1494,132 @@ assert [round(bits / 8 * F / (2 * M)) for bits in (8, 4.5)] == [100, 56]
 # Ask why both tricks help one user and not a full batch. Both buy bytes with
 # arithmetic, and a full batch has no arithmetic to spare.
 
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 13. New weights for a running server
+#
+# In reinforcement learning some GPUs train a model, and others, the *samplers*, write the responses that it learns from.
+# After each step of training the samplers need the new weights (*weight sync*). The trainers shard a matrix by rows, as
+# ZeRO-3 does (lecture 7). The samplers shard it by columns, for tensor parallelism. Which collective turns the one
+# placement into the other?
+#
+# None does. In a collective of lecture 3 the ranks of one group exchange equal parts. Here those that have something and
+# those that need it are two groups, and layouts of other sizes have pieces of other sizes. So you can let each sampler
+# get from each trainer the piece where rows and columns meet. Or you gather the matrix on rank 0, which broadcasts it.
+# Here are both, for four trainers and four samplers.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile reshard.py
+import numpy as np
+
+
+def rows(n, rank):
+    """A trainer's quarter of the new weights; the element of row i, column j is n i + j."""
+    return np.arange(n * n, dtype="float32").reshape(4, n // 4, n)[rank]
+
+
+def naive(comm, n):
+    """Rank 0 gathers the matrix and broadcasts it; each sampler keeps its columns."""
+    matrix = np.empty((n, n), "float32")
+    trainers = comm.Split(comm.rank // 4, comm.rank)  # 0 to 3 train, 4 to 7 are samplers
+    if comm.rank < 4:
+        trainers.Gather(rows(n, comm.rank), matrix if comm.rank == 0 else None)
+    comm.Bcast(matrix, root=0)
+    return np.split(matrix, 4, axis=1)[comm.rank - 4] if comm.rank >= 4 else None
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a reshard.py
+
+
+def direct(comm, n):
+    """Each trainer sends each sampler the piece where its rows meet the sampler's columns."""
+    me, columns = comm.rank % 4, np.empty((4, n // 4, n // 4), "float32")
+    for step in range(4):  # in each step every rank has another partner
+        if comm.rank < 4:
+            sampler = (me + step) % 4
+            piece = np.split(rows(n, me), 4, axis=1)[sampler]
+            comm.Send(np.ascontiguousarray(piece), 4 + sampler)
+        else:
+            trainer = (me - step) % 4
+            comm.Recv(columns[trainer], trainer)
+    return columns.reshape(n, n // 4) if comm.rank >= 4 else None
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/rank-zero",
+    "The library's broadcast is a binomial tree. How many times more bytes does rank 0 send and receive in `naive` than in `direct`?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+wires = zaratan.with_(ranks_per_node=1, gpus_per_nic=1, beta_s_per_byte=1 / 50e9)  # 400 Gbit/s
+matrix, through, sync_us = np.arange(1024**2, dtype="float32").reshape(1024, 1024), {}, {}
+for way in ("naive", "direct"):
+    run = ringside.run(f"reshard.py:{way}", 8, (1024,), machine=wires)
+    assert np.array_equal(np.hstack(run.values[4:]), matrix)
+    sent = run.timeline.bytes_matrix
+    through[way], sync_us[way] = sent[0].sum() + sent[:, 0].sum(), 1e6 * run.makespan_s
+    print(f"{way:6}: {through[way] / 1e6:5.2f} MB through rank 0, {sync_us[way]:5.1f} µs")
+reveal("13/rank-zero", through["naive"] / through["direct"])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# 15 times as many. To gather, rank 0 receives three quarters of the matrix. In the tree of 8 ranks it sends the whole
+# matrix three times. Directly it sends a quarter, its own rows, once. All other trainers send as much at the same time,
+# so `direct` takes 32 µs and `naive` 344.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(through["naive"] / through["direct"], 3) == 15 == (0.75 + 3) / 0.25
+assert through["direct"] == matrix.nbytes / 4 and np.log2(8) == 3
+assert [round(sync_us[way]) for way in ("direct", "naive")] == [32, 344]
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# How fast can it be? Call $W$ the bytes of all weights, in the number format of the samplers. $N$ trainers have them
+# once, and $k$ inference engines of $T$ GPUs each need them. All GPUs have a port of bandwidth $B$. A sampler takes in
+# its shard, $W/T$. All trainers together send $k$ copies, so each sends $kW/N$ if they share the work evenly:
+#
+# $$\text{time} \ge \frac{1}{B} \max\left(\frac{W}{T}, \frac{kW}{N}\right) .$$
+#
+# A broadcast brings $W$ to every sampler, which is $T$ times as much as it needs. Below are published times for
+# Kimi K2, a model of about a trillion parameters, with $W$ = 1 TB in FP8.
+
+# %% slideshow={"slide_type": "fragment"}
+all_bytes, engine, port = 1e12, 16, 50e9  # W, T and B; T and B are assumed for Perplexity's GPUs
+sampler_s = all_bytes / engine / port
+trainer_s = 128 // engine * all_bytes / 256 / port  # k copies from 256 trainers
+pieces_s, broadcast_s, joining_s = (
+    stated[f"weights of Kimi K2, {way}, s"] for way in ("pieces", "broadcast", "to GPUs that join")
+)
+print(
+    f"bound {max(sampler_s, trainer_s):.2f} s (trainers {trainer_s:.2f} s): {pieces_s} s measured"
+)
+print(f"broadcast: {broadcast_s} s, {all_bytes / broadcast_s / 1e9:.0f} GB/s into each GPU")
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# | who, when | way | GPUs | time |
+# |---|---|---|---|
+# | Perplexity, September 2025 [26] | trainers write into the samplers' memory; a static schedule says which GPU sends which parameter to which | 256 to 128 | 1.3 s |
+# | checkpoint-engine, 2025 [25] | broadcast to all, and each GPU keeps its slices | 256, in engines of 16 | 16.04 s |
+# | checkpoint-engine, 2025 [25] | pieces to 16 GPUs that join | 256, in engines of 16 | 16.75 s |
+#
+# Perplexity is at the wire *if* an engine has 16 GPUs and each GPU a port of 400 Gbit/s. Both are our assumptions; with
+# them the bound is 1.25 s.
+#
+# Why does checkpoint-engine broadcast, and call that its fastest way? Its weights come from the memory of CPUs, and the
+# broadcast runs in a pipeline with these copies. It also needs no plan for each pair of GPUs. The pieces are for engines
+# that join later, while the others answer. So the three rows aren't a race: they start from different places. vLLM offers
+# both ways: a broadcast, and an engine whose workers each pull only the slice that they need [27].
+#
+# While the weights travel, samplers wait, or they write on with the old ones. Then what they write is a step old: it is
+# the delay $d$ of lecture 6, section 4, in another place. The extra module `weights` asks you for the plan, with
+# copies on both sides.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert (sampler_s, trainer_s, 400e9 / 8) == (1.25, 0.625, port) and engine == 256 / 16
+assert (pieces_s, broadcast_s, joining_s) == (1.3, 16.04, 16.75)
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
-# ## 13. What has been measured
+# ## 14. What has been measured
 #
 # The program gpt-fast [10] publishes runs of Llama 2 with 70 billion parameters on A100 GPUs of 80 GB, all in one
 # node, for one user. It also says how many bytes a GPU reads for a token. With $t$ GPUs the time should be a part
@@ -1627,9 +1751,9 @@ assert round(nim["tokens_per_s"][4]) == 917 and round(nim["between_tokens_ms"][4
 # queue has formed.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 14. Where it breaks
+# ## 15. Where it breaks
 #
-# - **The bounds assume that memory is read at its peak.** In section 13 programs reached 56 % of it on H100 and
+# - **The bounds assume that memory is read at its peak.** In section 14 programs reached 56 % of it on H100 and
 #   73 % on A100.
 # - **Tensor parallelism ends with the heads.** With 8 heads for keys and values, more than 8 GPUs keep some of
 #   them several times. Then users don't gain memory in proportion.
@@ -1639,7 +1763,7 @@ assert round(nim["tokens_per_s"][4]) == 917 and round(nim["between_tokens_ms"][4
 #   6.9 ms of each step, and they don't go together with other users'. Lecture 11 cuts them over ranks.
 # - **Speculation and quantisation spend arithmetic.** They help where there is some to spare, so for few users.
 # - **A queue has no best speed.** Near its highest throughput the waits grow without limit, as the table of
-#   section 13 shows.
+#   section 14 shows.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(131_072 * kv / 1e9) == 43 and round(131_072 * kv / (4 * M) * 1e3, 1) == 6.9
@@ -1647,7 +1771,7 @@ assert m.kv_heads == 8 and round(least_ms / nim["between_tokens_ms"][0], 2) == 0
 assert round(1e3 * rows[70, 16, 2][1] / rows[70, 16, 2][0] / a100, 2) == 0.73
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 15. Summary
+# ## 16. Summary
 #
 # The lecture began with one user and a node of four GPUs. **44.7 tokens a second** are the bound, because each
 # token reads 139 GB of weights.
@@ -1685,7 +1809,7 @@ assert fitting == 42 and round(42 / step_s(42)) == 1563 and round(1 / step_s(42)
 # For those who want to know more. Nothing that is taught needs it.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 16. How to read a table of machines
+# ## 17. How to read a table of machines
 #
 # Lecture 0 checked a deck's table of GPUs [16] for consistency. Now you know what to look for in it. Divide
 # arithmetic by bandwidth: the operations for each byte that is read.
@@ -1795,7 +1919,7 @@ assert captions["inference_batch"].tolist() == [256, 94]
 # division, scenario, format, number of accelerators, and whether power was measured.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 17. Away from the data centre
+# ## 18. Away from the data centre
 #
 # **On the edge.** A telephone or a car may have to answer without a network. The bound of section 1 holds there,
 # too. A model of 8 billion parameters in 4.5 bits takes 4.5 GB. If the memory gives 50 GB/s (assumed), it writes
@@ -1852,7 +1976,7 @@ assert (run.values[3][0] > 2**20).any() and round(50e9 / 1e9) == 50
 # Puzzles, questions with answers, and what you write yourself.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 18. Puzzles
+# ## 19. Puzzles
 #
 # **Puzzle 1: a short all-reduce.** In the decode an all-reduce carries few bytes, and latency is all that counts.
 # This program sends a vector of 64 numbers round a ring. Eight ranks take 15 µs. The target is 6 µs.
@@ -2020,7 +2144,7 @@ assert (round(attempt.time_us), round(solved.time_us)) == (1154, 398)
 # 3 ask what five users would gain: nothing, all stages are busy with four.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 19. Five questions
+# ## 20. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
@@ -2126,8 +2250,8 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 # The assignment `a13_inference` asks for what this lecture left out. In `kv_cache` you write a cache of KV blocks (*pages*):
 # tokens are appended, users share blocks until one of them writes, and nothing is lost when they leave. In `decode`
 # and `decode_torch` you let several ranks write with one model, with the words cut as well: how do the ranks agree
-# on the most likely word without sending all scores? The extra module is `batching`: continuous batching over a
-# stream of requests that never runs out of memory.
+# on the most likely word without sending all scores? Two modules are extra. `batching` is continuous batching over a
+# stream of requests that never runs out of memory. `weights` is section 13 for any two placements.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
@@ -2174,6 +2298,10 @@ assert speedup(0.5, 1, 0.49) > 1 > speedup(0.5, 1, 0.51)
 # 23. DeepSeek-AI. DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language model. arXiv:2405.04434.
 #     Sizes of DeepSeek-V3 as in its report, arXiv:2412.19437.
 # 24. Ray. Documentation, page "Data parallel attention". docs.ray.io, serve/llm/user-guides.
+# 25. Moonshot AI. checkpoint-engine. github.com/MoonshotAI/checkpoint-engine, README at commit 415c320.
+# 26. Perplexity. Weight transfer for RL post-training in under 2 seconds. 24 September 2025,
+#     research.perplexity.ai/articles.
+# 27. vLLM. Documentation, page "Sharded RDT engine", read in November 2026. docs.vllm.ai, training/weight_transfer.
 #
 # Read next: [5], for the cache that you write in the assignment; and [10], whose less than a thousand lines of
 # Python do much of what this lecture is about.

@@ -26,7 +26,8 @@
 #
 # You write both in NumPy, and the second in torch too, for a small GPT whose tokens you can compare
 # with those of one rank. An extra module decides which answers share a decoding step, so that the
-# weights that are read serve as many of them as possible.
+# weights that are read serve as many of them as possible. Another one brings new weights to a
+# server whose model is still being trained.
 
 # %%
 # {{plan}}
@@ -424,7 +425,53 @@ plt.show()
 # *Your answer:*
 
 # %% [markdown]
-# ## 5. On a cluster
+# ## 5. New weights for the server (extra)
+#
+# In reinforcement learning the model writes answers, a program marks them, and a step of training
+# makes good ones more likely. Then the GPUs that write, the *samplers*, need the new weights. They
+# cut a matrix as you did in section 2, by columns or rows; the *trainers* cut it as in
+# `a07_sharding`, by rows alone, and often in several groups that have copies of one another. So no
+# collective fits: each sampler gets each piece from a trainer that has it.
+#
+# Eight trainers are two groups of four. Each group has the whole matrix, cut by rows. Eight
+# samplers are two servers of four, each with the whole matrix, cut by columns. Copies share the
+# work.
+
+# %% tags=["predict"]
+guess(
+    "a13/weights",
+    "What share of the matrix does one trainer send, in all?",
+    unit="%",
+)
+
+# %% [markdown]
+# **Think.** Each rank works through its own part of the plan with blocking calls. When may that end
+# in a deadlock, and which order of the plan's pieces is safe on all ranks?
+
+# %%
+# {{module weights}}
+
+# %%
+# {{check weights}}
+
+# %%
+from checks.cases_weights import Sync
+
+case = Sync(16, trainers=(4, 1, 2), samplers=(1, 4, 2), shape=(64, 64))
+run = ringside.run("weights.py:sync", 16, [case.inputs(rank) for rank in range(16)])
+reveal("a13/weights", 100 * max(run.raise_for_error().sent_bytes()) / case.matrices[1].nbytes)
+run.timeline
+
+# %% [markdown]
+# **Explain.** How much would rank 0 send and receive if it gathered the matrix and sent each
+# sampler its block? A program broadcasts each trainer's block to all samplers instead: how many
+# times too much does a sampler receive? Why do some servers do it all the same?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 6. On a cluster
 #
 # The same `decode.py`, unchanged, on real ranks: `measured_tokens` generates 16 tokens of each of
 # two sequences with a model of width n. In a terminal, in this folder, on one rank and on several:

@@ -98,3 +98,15 @@ def test_the_reference_takes_the_time_of_token_time(session, cases):
     steps = sizes, list(case.lengths), [0] * len(case.lengths), case.tokens
     alone = session.call("given/token_time.py:steps", 4, steps, machine=machine_of(case))
     assert called(session, case).makespan_s == pytest.approx(alone.makespan_s, rel=0.01)
+
+
+def test_the_docstrings_example_of_pieces(session, cases):
+    case = cases["Sync"](6, (4, 1, 1), (1, 2, 1), (8, 6))
+    run = called(session, case)
+    case.check(run)
+    assert run.bytes_matrix()[1][4] == 48
+    assert run.sent_bytes() == [96] * 4 + [0] * 2
+    assert sum(run.sent_messages()) == 8
+    calls = [("weights:plan", [case.layouts])]
+    plans = session.call("ringside.checking.inside:several", 1, calls).raise_for_error()
+    assert (1, 4, ((2, 4), (0, 3))) in plans.values[0][0][0]

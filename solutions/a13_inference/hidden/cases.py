@@ -2,14 +2,17 @@
 
 import dataclasses
 import heapq
+from math import prod
 
 from checks import test_batching as batching
 from checks import test_decode as decode
 from checks import test_decode_torch as torch
 from checks import test_kv_cache as kv_cache
+from checks import test_weights as weights
 from checks.cases import Busy, Script, Serve, TokenBytes
 from checks.cases_decode import Forward, Generate, Greedy, Shard, even
 from checks.cases_torch import ForwardTorch, GenerateTorch, GreedyTorch
+from checks.cases_weights import Plan, Sync
 from given.batching_server import Server, Step, replay
 
 from ringside.checking.suite import group, hidden, oracle
@@ -476,3 +479,52 @@ hidden(
     group("GPUs of one node", *(torch.timed(p) for p in (1, 2, 4))),
     group("GPUs of two nodes", torch.timed(8)),
 )
+
+# -- weights ---------------------------------------------------------------------------------------
+
+FEW = ((1, 1, 1), (1, 1, 1)), ((2, 1, 1), (1, 1, 1)), ((1, 1, 1), (3, 1, 1)), ((2, 1, 1), (1, 3, 1))
+
+hidden(weights.test_pieces_travel, Sync(8, shape=(64, 40)))
+hidden(
+    weights.test_plan, Plan((5, 1, 1), (1, 3, 1)), Plan((2, 3, 1), (3, 2, 1), mixed=True),
+    Plan((1, 1, 1), (2, 2, 1)),
+)  # fmt: skip
+hidden(
+    weights.test_plan_with_copies,
+    group(weights.ENGINES, Plan((3, 1, 1), (2, 1, 3)), Plan((2, 2, 1), (1, 3, 2), mixed=True)),
+    group(weights.COPIES, Plan((1, 2, 3), (5, 1, 1)), Plan((2, 2, 2), (1, 3, 2), mixed=True)),
+)
+hidden(
+    weights.test_rows_and_columns, Sync(5, (3, 1, 1), (1, 2, 1)),
+    Sync(7, (1, 3, 1), (4, 1, 1), dtype="float32"), Sync(2, (1, 1, 1), (1, 1, 1)),
+)  # fmt: skip
+hidden(
+    weights.test_cut_in_both_directions, Sync(10, (2, 3, 1), (2, 2, 1), mixed=True),
+    Sync(8, (1, 2, 1), (3, 2, 1), dtype="int64"),
+)  # fmt: skip
+hidden(
+    weights.test_uneven_and_empty_blocks,
+    group(weights.UNEVEN, Sync(8, (5, 1, 1), (1, 3, 1), (13, 11)),
+          Sync(9, (2, 2, 1), (1, 5, 1), (7, 9))),
+    group(weights.EMPTY, Sync(8, (5, 1, 1), (1, 3, 1), (4, 6)),
+          Sync(6, (2, 1, 1), (1, 4, 1), (4, 3))),
+)  # fmt: skip
+hidden(weights.test_real_mpi, Sync(5, (2, 1, 1), (1, 3, 1)))
+hidden(
+    weights.test_bytes_and_messages_of_each_pair,
+    group("2 to 5 ranks", *(Sync(sum(map(prod, each)), *each) for each in FEW)),
+    group("9 and 18 ranks", Sync(9, (2, 2, 1), (1, 5, 1)), Sync(18, (10, 1, 1), (1, 8, 1))),
+    group("a large matrix", Sync(5, (2, 1, 1), (1, 3, 1), (300, 400))),
+    group(weights.ENGINES, Sync(9, (3, 1, 1), (2, 1, 3))),
+)
+hidden(
+    weights.test_copies_share_the_work, Sync(8, (1, 2, 2), (4, 1, 1)),
+    Sync(12, (2, 1, 3), (1, 2, 3)), Sync(9, (1, 1, 4), (5, 1, 1), mixed=True),
+)  # fmt: skip
+hidden(weights.test_given_communicator_is_used, Sync(5, (3, 1, 1), (1, 2, 1)))
+hidden(
+    weights.test_messages_may_wait_and_come_in_any_order,
+    Sync(9, (5, 1, 1), (1, 4, 1)), Sync(7, (1, 2, 2), (3, 1, 1)),
+)  # fmt: skip
+hidden(weights.test_inputs_stay_and_a_second_call_is_right, Sync(5, (1, 3, 1), (2, 1, 1)))
+hidden(weights.test_time, Sync(12, (8, 1, 1), (1, 4, 1), (400, 400), machine="long wire"))

@@ -63,6 +63,7 @@ def test_every_term_has_a_sentence_and_an_example() -> None:
     wanted = "rank, world size, tag, port, incast, in flight, exposed, rendezvous, eager, bucket"
     wanted += ", microbatch, bubble, shard, all-reduce, makespan, critical path, straggler, replica"
     assert set(wanted.split(", ")) <= set(TERMS)
+    assert len(TERMS) == PAGE.count("\n### "), "a term stands twice, or has no text"
     for term, text in TERMS.items():
         sentence, _, example = text.partition(" *Example:* ")
         assert sentence.endswith(".") and example, term
