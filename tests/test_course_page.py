@@ -14,6 +14,7 @@ import pytest
 from ringside.course.handout.listing import listing
 
 ROOT = Path(__file__).resolve().parent.parent
+UNITS = sorted((ROOT / "solutions").glob("a*/assignment.toml"))
 PAGE = ROOT / "docs" / "course.md"
 SHARED = [ROOT / "lectures" / "systems.md", ROOT / "lectures" / "corrections.md"]
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
@@ -101,3 +102,9 @@ def anchors(page: Path) -> set[str]:
     """As GitHub makes them of headings."""
     heads = re.findall(r"(?m)^#+ (.*)$", page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("file", UNITS, ids=lambda file: file.parent.name)
+def test_extra_modules_add_up_to_a_fifth_at_most(file: Path) -> None:
+    modules = tomllib.loads(file.read_text(encoding="utf-8"))["module"]
+    assert sum(module["weight"] for module in modules if module.get("extra")) <= 20
