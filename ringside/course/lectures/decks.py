@@ -23,22 +23,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from ringside.course.lectures import meetings
+from ringside.course.lectures import borrowed, meetings
 from ringside.course.lectures.build import Notebook, untyped
 from ringside.course.lectures.lecture import LectureError
-from ringside.course.predictions.boxes import question_html
-from ringside.course.predictions.in_notebook import guessed_in, is_notes, prompt_of
+from ringside.course.predictions.in_notebook import is_notes
 
 WORDS, LINES, COLUMNS, BESIDE, ROWS = 25, 12, 84, 58, 8  # of a slide, at most
-LARGE = 64  # columns of a program, or of what it printed, that fit in large letters
 SLIDES = (22, 26)  # of a meeting of 70 minutes
 
 _BORROWED = re.compile(r"\{(figure|prompt|code|output) ([^{}]+)\}")
-_CODE = re.compile(r'(\S+) "([^"]+)" (\d+)$')
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _MATHS = re.compile(r"\$[^$]+\$")
 _WORD = re.compile(r"[^\W_][\w.,'/-]*")
@@ -168,7 +164,7 @@ def _opening(meeting: Meeting, notebook: Notebook) -> str:
 
 def _page(slide: Slide, notebook: Notebook) -> str:
     """A slide as Markdown with HTML in it."""
-    pictures = [_one_line(_html(kind, name, notebook)) for kind, name in slide.borrowed]
+    pictures = [_one_line(borrowed.html(kind, name, notebook)) for kind, name in slide.borrowed]
     many = " deck-two" if len(pictures) > 1 else ""
     head = [] if slide.asks else [f"## {slide.title}", "", slide.text.strip(), ""]
     row = [f'<div class="deck-row{many}">{"".join(pictures)}</div>', ""] if pictures else []
@@ -179,105 +175,6 @@ def _page(slide: Slide, notebook: Notebook) -> str:
 def _one_line(html: str) -> str:
     """HTML in which Markdown finds no end of a block."""
     return html.strip().replace("\n", "&#10;") if "<pre" in html else " ".join(html.split("\n"))
-
-
-def _html(kind: str, name: str, notebook: Notebook) -> str:
-    """What a slide borrows.
-
-    Raises:
-        LectureError: the lecture has nothing of this name.
-    """
-    if kind == "code":
-        lines = _code(name, notebook)
-        html = untyped("nbconvert.filters").Highlight2HTML()("\n".join(lines), "python")
-        return f"<div{_wide(lines)}>{html}</div>"
-    if kind == "prompt":
-        return question_html(prompt_of(_asking(name, notebook)))
-    cell = _captioned(name, notebook) if kind == "figure" else _with_words(name, notebook)
-    shown = [html for output in cell.outputs if (html := _shown(output, kind == "output"))]
-    if not shown:
-        raise LectureError(f"borrows {{{kind} {name}}}, whose cell shows nothing.")
-    return "".join(f'<div class="deck-shown">{html}</div>' for html in shown)
-
-
-def _shown(output: Any, and_printed: bool) -> str:
-    data = output.get("data", {})
-    if "image/png" in data:
-        details = output.metadata["image/png"]
-        picture = data["image/png"].strip()
-        return (
-            f'<img alt="{escape(details["alt"])}" width="{details["width"]}" '
-            f'src="data:image/png;base64,{picture}">'
-        )
-    if "text/html" in data:
-        return str(data["text/html"])
-    lines = _printed(output) if and_printed else []
-    return f"<pre{_wide(lines)}>{escape(chr(10).join(lines))}</pre>" if lines else ""
-
-
-def _wide(lines: Sequence[str]) -> str:
-    """The attribute that asks for smaller letters where large ones don't fit."""
-    return ' class="deck-wide"' if max(map(len, lines), default=0) > LARGE else ""
-
-
-def _printed(output: Any) -> list[str]:
-    """The lines that an output prints, if it is no picture."""
-    data = output.get("data", {})
-    if {"image/png", "text/html"} & set(data):
-        return []
-    return str(output.get("text", data.get("text/plain", ""))).rstrip().splitlines()
-
-
-def _asking(key: str, notebook: Notebook) -> Any:
-    for cell in notebook.cells:
-        if key in guessed_in(cell):
-            return cell
-    raise LectureError(f"asks {key!r}; the lecture has no such prompt.")
-
-
-def _captioned(number: str, notebook: Notebook) -> Any:
-    """The cell whose picture a caption names: the last above it that shows one."""
-    last = None
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and re.search(
-            rf"(?m)^\*Figure {re.escape(number)}\.", cell.source
-        ):
-            if last is None:
-                break
-            return last
-        if cell.cell_type == "code" and any(_shown(one, False) for one in cell.outputs):
-            last = None if guessed_in(cell) else cell
-    raise LectureError(f"borrows figure {number}; the lecture has no caption '*Figure {number}.'.")
-
-
-def _with_words(quoted: str, notebook: Notebook) -> Any:
-    words = quoted.strip('"')
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and words in cell.source and cell.outputs:
-            return cell
-    raise LectureError(f"borrows the output of a cell with {words!r}; no cell that shows has it.")
-
-
-def _code(name: str, notebook: Notebook) -> list[str]:
-    """Some lines of a program that the lecture writes."""
-    asked = _CODE.fullmatch(name)
-    if not asked:
-        raise LectureError(f'has {{code {name}}}: write {{code FILE "words of a line" LINES}}.')
-    file, words, count = asked[1], asked[2], int(asked[3])
-    text: list[str] = []
-    for cell in notebook.cells:
-        first, _, rest = cell.source.partition("\n")
-        if cell.cell_type == "code" and re.fullmatch(
-            rf"%%writefile (-a )?{re.escape(file)}", first
-        ):
-            text += rest.splitlines()
-    begin = next((at for at, line in enumerate(text) if words in line), None)
-    if begin is None or begin + count > len(text):
-        raise LectureError(
-            f"borrows {count} lines from {words!r} of {file}; the lecture's has no such lines."
-        )
-    indent = min((len(one) - len(one.lstrip()) for one in text[begin:][:count] if one), default=0)
-    return [line[indent:] for line in text[begin : begin + count]]
 
 
 def _faults(slide: Slide, notebook: Notebook, numbers: set[str]) -> Iterator[str]:
@@ -309,12 +206,16 @@ def _faults(slide: Slide, notebook: Notebook, numbers: set[str]) -> Iterator[str
 
 def _too_large(kind: str, name: str, slide: Slide, notebook: Notebook) -> Iterator[str]:
     """What of a borrowed thing doesn't fit."""
-    _html(kind, name, notebook)
+    borrowed.html(kind, name, notebook)
     lines: list[str] = []
     if kind == "code":
-        lines = _code(name, notebook)
+        lines = borrowed.code(name, notebook)
     elif kind == "output":
-        lines = [line for one in _with_words(name, notebook).outputs for line in _printed(one)]
+        lines = [
+            line
+            for one in borrowed.with_words(name, notebook).outputs
+            for line in borrowed.printed(one)
+        ]
     if len(lines) > LINES:
         yield f"shows {len(lines)} lines of {kind}; at most {LINES}."
     widest = max(map(len, lines), default=0)
