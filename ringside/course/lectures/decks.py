@@ -35,6 +35,8 @@ from ringside.course.predictions.in_notebook import guessed_in, is_notes, prompt
 
 WORDS, LINES, COLUMNS, BESIDE, ROWS = 25, 12, 84, 58, 8  # of a slide, at most
 LARGE = 64  # columns of a program, or of what it printed, that fit in large letters
+NARROW = 42  # columns of a program beside another that has letters of a middle size
+WIDEST = 92  # columns of what a program printed, alone on its slide: a line of an error
 SLIDES = (22, 26)  # of a meeting of 70 minutes
 
 _BORROWED = re.compile(r"\{(figure|prompt|code|output) ([^{}]+)\}")
@@ -216,8 +218,11 @@ def _shown(output: Any, and_printed: bool) -> str:
 
 
 def _wide(lines: Sequence[str]) -> str:
-    """The attribute that asks for smaller letters where large ones don't fit."""
-    return ' class="deck-wide"' if max(map(len, lines), default=0) > LARGE else ""
+    """The attribute that asks for the letters which fit into a slide, or into half of one."""
+    widest = max(map(len, lines), default=0)
+    sizes = [(NARROW, "deck-narrow"), (LARGE, ""), (COLUMNS, "deck-wide")]
+    size = next((name for bound, name in sizes if widest <= bound), "deck-widest")
+    return f' class="{size}"' if size else ""
 
 
 def _printed(output: Any) -> list[str]:
@@ -318,7 +323,8 @@ def _too_large(kind: str, name: str, slide: Slide, notebook: Notebook) -> Iterat
     if len(lines) > LINES:
         yield f"shows {len(lines)} lines of {kind}; at most {LINES}."
     widest = max(map(len, lines), default=0)
-    if widest > (wide := BESIDE if len(slide.borrowed) > 1 else COLUMNS):
+    alone = WIDEST if kind == "output" else COLUMNS
+    if widest > (wide := BESIDE if len(slide.borrowed) > 1 else alone):
         yield f"shows {kind} of {widest} columns; here at most {wide} fit."
 
 

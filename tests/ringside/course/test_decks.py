@@ -104,9 +104,16 @@ def printing(columns: int) -> Any:
 
 @pytest.mark.parametrize(
     ("columns", "kind", "fault"),
-    [(64, "<pre>", ""), (65, '<pre class="deck-wide">', ""), (85, "<pre", "at most 84 fit")],
+    [
+        (42, '<pre class="deck-narrow">', ""),
+        (43, "<pre>", ""),
+        (64, "<pre>", ""),
+        (65, '<pre class="deck-wide">', ""),
+        (85, '<pre class="deck-widest">', ""),
+        (93, "<pre", "at most 92 fit"),
+    ],
 )
-def test_wide_output_gets_smaller_letters(
+def test_output_gets_the_letters_that_fit(
     columns: int, kind: str, fault: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "07.md"
