@@ -172,6 +172,8 @@ def _page(slide: Slide, notebook: Notebook) -> str:
     """A slide as Markdown with HTML in it."""
     pictures = [_one_line(_html(kind, name, notebook)) for kind, name in slide.borrowed]
     many = " deck-two" if len(pictures) > 1 else ""
+    if many and all("deck-narrow" in one for one in pictures if "<pre" in one):
+        many += " deck-larger"
     head = [] if slide.asks else [f"## {slide.title}", "", slide.text.strip(), ""]
     row = [f'<div class="deck-row{many}">{"".join(pictures)}</div>', ""] if pictures else []
     kind = "deck deck-prompt" if slide.asks else "deck"

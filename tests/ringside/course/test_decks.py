@@ -132,6 +132,18 @@ def test_a_wide_program_gets_smaller_letters(columns: int, kind: str, tmp_path: 
     assert f"{kind}<div" in decks.cells(decks.read(path), notebook(source))[1].source
 
 
+@pytest.mark.parametrize(("columns", "larger"), [(42, True), (43, False)])
+def test_two_narrow_programs_get_the_same_larger_letters(
+    columns: int, larger: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "07.md"
+    text = '# Meeting 1\n\n## Halves\n{code a.py "x" 1}\n{code a.py "y" 1}\nNote: ask\n'
+    path.write_text(text, encoding="utf-8")
+    source = f"%%writefile a.py\n{'x' * columns}\ny"
+    row = decks.cells(decks.read(path), notebook(source))[1].source
+    assert ('class="deck-row deck-two deck-larger"' in row) == larger
+
+
 def test_a_number_of_the_lecture_may_be_said(tmp_path: Path) -> None:
     assert faults("## It takes 10,617 tokens\nNote: ask", "10617 of them", tmp_path=tmp_path) == []
 
