@@ -12,7 +12,9 @@ from ringside.course.lectures.lecture import LectureError
 from ringside.course.predictions.boxes import question_html
 from ringside.course.predictions.in_notebook import guessed_in, prompt_of
 
-LARGE = 64  # columns of a program, or of what it printed, that fit in large letters
+# Columns of a program, or of what it printed: those that fit beside another one, in letters of a
+# middle size or in small ones; in large letters; and at most. A line of an error may be wider.
+NARROW, BESIDE, LARGE, COLUMNS, WIDEST = 42, 58, 64, 84, 92
 
 _LINES = re.compile(r'(\S+) "([^"]+)" (\d+)$')
 
@@ -52,8 +54,11 @@ def _shown(output: Any, and_printed: bool) -> str:
 
 
 def _wide(lines: Sequence[str]) -> str:
-    """The attribute that asks for smaller letters where large ones don't fit."""
-    return ' class="deck-wide"' if max(map(len, lines), default=0) > LARGE else ""
+    """The attribute that asks for the letters which fit into a slide, or into half of one."""
+    widest = max(map(len, lines), default=0)
+    sizes = [(NARROW, "deck-narrow"), (LARGE, ""), (COLUMNS, "deck-wide")]
+    size = next((name for bound, name in sizes if widest <= bound), "deck-widest")
+    return f' class="{size}"' if size else ""
 
 
 def printed(output: Any) -> list[str]:

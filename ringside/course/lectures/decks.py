@@ -31,7 +31,7 @@ from ringside.course.lectures.build import Notebook, untyped
 from ringside.course.lectures.lecture import LectureError
 from ringside.course.predictions.in_notebook import is_notes
 
-WORDS, LINES, COLUMNS, BESIDE, ROWS = 25, 12, 84, 58, 8  # of a slide, at most
+WORDS, LINES, ROWS = 25, 12, 8  # of a slide, at most
 SLIDES = (22, 26)  # of a meeting of 70 minutes
 
 _BORROWED = re.compile(r"\{(figure|prompt|code|output) ([^{}]+)\}")
@@ -166,6 +166,8 @@ def _page(slide: Slide, notebook: Notebook) -> str:
     """A slide as Markdown with HTML in it."""
     pictures = [_one_line(borrowed.html(kind, name, notebook)) for kind, name in slide.borrowed]
     many = " deck-two" if len(pictures) > 1 else ""
+    if many and all("deck-narrow" in one for one in pictures if "<pre" in one):
+        many += " deck-larger"
     head = [] if slide.asks else [f"## {slide.title}", "", slide.text.strip(), ""]
     row = [f'<div class="deck-row{many}">{"".join(pictures)}</div>', ""] if pictures else []
     kind = "deck deck-prompt" if slide.asks else "deck"
@@ -219,7 +221,8 @@ def _too_large(kind: str, name: str, slide: Slide, notebook: Notebook) -> Iterat
     if len(lines) > LINES:
         yield f"shows {len(lines)} lines of {kind}; at most {LINES}."
     widest = max(map(len, lines), default=0)
-    if widest > (wide := BESIDE if len(slide.borrowed) > 1 else COLUMNS):
+    alone = borrowed.WIDEST if kind == "output" else borrowed.COLUMNS
+    if widest > (wide := borrowed.BESIDE if len(slide.borrowed) > 1 else alone):
         yield f"shows {kind} of {widest} columns; here at most {wide} fit."
 
 

@@ -104,9 +104,16 @@ def printing(columns: int) -> Any:
 
 @pytest.mark.parametrize(
     ("columns", "kind", "fault"),
-    [(64, "<pre>", ""), (65, '<pre class="deck-wide">', ""), (85, "<pre", "at most 84 fit")],
+    [
+        (42, '<pre class="deck-narrow">', ""),
+        (43, "<pre>", ""),
+        (64, "<pre>", ""),
+        (65, '<pre class="deck-wide">', ""),
+        (85, '<pre class="deck-widest">', ""),
+        (93, "<pre", "at most 92 fit"),
+    ],
 )
-def test_wide_output_gets_smaller_letters(
+def test_output_gets_the_letters_that_fit(
     columns: int, kind: str, fault: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "07.md"
@@ -123,6 +130,18 @@ def test_a_wide_program_gets_smaller_letters(columns: int, kind: str, tmp_path: 
     path.write_text('# Meeting 1\n\n## Halves\n{code a.py "x" 1}\nNote: ask\n', encoding="utf-8")
     source = f"%%writefile a.py\n{'x' * columns}"
     assert f"{kind}<div" in decks.cells(decks.read(path), notebook(source))[1].source
+
+
+@pytest.mark.parametrize(("columns", "larger"), [(42, True), (43, False)])
+def test_two_narrow_programs_get_the_same_larger_letters(
+    columns: int, larger: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "07.md"
+    text = '# Meeting 1\n\n## Halves\n{code a.py "x" 1}\n{code a.py "y" 1}\nNote: ask\n'
+    path.write_text(text, encoding="utf-8")
+    source = f"%%writefile a.py\n{'x' * columns}\ny"
+    row = decks.cells(decks.read(path), notebook(source))[1].source
+    assert ('class="deck-row deck-two deck-larger"' in row) == larger
 
 
 def test_a_number_of_the_lecture_may_be_said(tmp_path: Path) -> None:
