@@ -226,22 +226,28 @@ TURN = """(knob => {
 @pytest.mark.release
 @in_browser
 @needs_chromium
-@pytest.mark.parametrize("where", ["lectures", "slides"])
+@pytest.mark.parametrize(
+    ("page", "knobs", "first", "third"),
+    [
+        ("lectures/03_allreduce", (0, 0, 1, 2), "recursive doubling", "4"),
+        ("slides/05_ddp", (0, 0, 1, 1), "12", "50 µs"),
+    ],
+)
 def test_a_slider_changes_the_picture_without_a_kernel(
-    where: str, address: str, browser: Browser
+    page: str, knobs: tuple[int, ...], first: str, third: str, address: str, browser: Browser
 ) -> None:
-    browser.open(f"{address}/{where}/03_allreduce.html")
-    if where == "slides":
+    browser.open(f"{address}/{page}.html")
+    if page.startswith("slides"):
         browser.wait("Reveal.isReady()")
         browser.ask(
             "(one => Reveal.slide(one.h, one.v, 99))(Reveal.getIndices("
             "document.querySelector('.ringside-explore').closest('section')))"
         )
-    seen = [browser.ask(f"{TURN}({knob})") for knob in (0, 0, 1, 2)]
+    seen = [browser.ask(f"{TURN}({knob})") for knob in knobs]
     assert {count for count, *_ in seen} == {1}
     assert min(height for _, height, *_ in seen) > 100
     assert len({picture for _, _, picture, _ in seen}) == 4
-    assert seen[0][3] == "recursive doubling" and seen[2][3] == "4"
+    assert seen[0][3] == first and seen[2][3] == third
     assert browser.errors == []
 
 
