@@ -27,7 +27,8 @@ MEASURE = """Reveal.getSlides().map(one => {
   Reveal.slide(at.h, at.v, 99);
   const deck = one.querySelector('.deck');
   const right = one.getBoundingClientRect().right, bottom = one.getBoundingClientRect().top + 800;
-  const boxes = [...deck.querySelectorAll('h2, p, li, table, pre, img, svg, .ringside-guess')]
+  const parts = 'h2, p, li, table, pre, img, svg, .ringside-guess, .ringside-explore';
+  const boxes = [...deck.querySelectorAll(parts)]
     .map(part => part.getBoundingClientRect());
   const over = Math.max(...boxes.map(box => Math.max(box.right - right, box.bottom - bottom)),
     ...[...deck.querySelectorAll('pre')].map(pre => pre.scrollWidth - pre.clientWidth));
