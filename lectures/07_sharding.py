@@ -2370,8 +2370,9 @@ assert [len(part) for part in parts] == [1024] * 4
 # The assignment `a07_sharding` asks for what this lecture left out. In `partition` you divide parameters of any
 # shapes into flat shards, with padding, and tied weights once. In `zero1` you write Adam on shards, with a
 # clip that is global. In `zero3_torch` you wrap any module, and let autograd call you when a layer is
-# needed. In `memory` you count to the byte. Extra modules are `zero2`, `hsdp_torch` and `offload`, a
-# program that finds the best plan of section 14.
+# needed. In `memory` you count to the byte. Extra modules are `zero2`, `hsdp_torch`, `offload`, a
+# program that finds the best plan of section 14, and `lowbit`, whose two halves of an all-reduce travel in codes of 4 or
+# 8 bits ([lecture 8](08_model_versus_data.ipynb), section 10).
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
