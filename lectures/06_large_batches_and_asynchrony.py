@@ -1021,8 +1021,9 @@ assert [round(100 * shares[period]) for period in (1, 16, 64)] == [97, 87, 62]
 
 # %% slideshow={"slide_type": "subslide"}
 def diloco(seed, period, outer_rate, momentum, is_sorted=False):
-    """Training loss after 256 steps of 8 workers."""
+    """Training loss of 8 workers: at the start, and after each round of 256 steps."""
     w, velocity, workers = start(seed), 0.0, dealt(seed, is_sorted)
+    losses = [loss_and_gradient(w, x, y)[0]]
     for first in range(0, 256, period):
         ends = []
         for batches in workers:
@@ -1033,27 +1034,49 @@ def diloco(seed, period, outer_rate, momentum, is_sorted=False):
         move = w - np.mean(ends, axis=0)
         velocity = momentum * velocity + move
         w = w - outer_rate * (move + momentum * velocity)
-    return loss_and_gradient(w, x, y)[0]
+        losses.append(loss_and_gradient(w, x, y)[0])
+    return losses
 
 
 # %% slideshow={"slide_type": "fragment"}
+curves = {}  # for each way to deal: loss of four seeds after each round
 for is_sorted in (False, True):
     for name, outer in (("local SGD", (1.0, 0.0)), ("DiLoCo", (0.7, 0.9))):
-        losses = [diloco(seed, 16, *outer, is_sorted) for seed in range(4)]
-        print(f"{'sorted' if is_sorted else 'shuffled':8} {name:9} loss",
-              *(f"{loss:.3f}" for loss in losses))  # fmt: skip
+        deal = "sorted" if is_sorted else "shuffled"
+        curves[deal, name] = np.array([diloco(seed, 16, *outer, is_sorted) for seed in range(4)])
+        print(f"{deal:8} {name:9} loss", *(f"{loss:.3f}" for loss in curves[deal, name][:, -1]))
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained", sharey=True)
+for axis, deal in zip(axes, ("shuffled", "sorted")):
+    for name, hue in (("local SGD", ORANGE), ("DiLoCo", BLUE)):
+        each = curves[deal, name]
+        axis.plot(range(0, 257, 16), each.T, color=hue, lw=0.8, alpha=0.5)
+        axis.plot(range(0, 257, 16), each.mean(axis=0), ".-", color=hue, lw=2, label=name)
+    axis.set(title=f"{deal} digits", xlabel="steps", yscale="log", xticks=range(0, 257, 64))
+    axis.yaxis.set_major_formatter(lambda loss, _: f"{loss:g}")
+axes[0].set_ylabel("training loss")
+axes[1].legend(frameon=False, loc="upper right")
+show(figure, "Training loss over 256 steps, on a logarithmic axis, for shuffled and for sorted digits. In both panels "
+     "DiLoCo falls faster, and ends at about a third of local SGD's loss.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 5. Training loss of local SGD and of DiLoCo, which average every 16 steps. A dot is a
+# round, the mean of four seeds; thin lines are the seeds.*
+#
 # What does the outer momentum buy you? With $\mu = 0.9$ the loss after the same steps is about a
-# third, for shuffled and for sorted digits. (A fair comparison would give momentum to the
-# data-parallel run too.) And you still send a sixteenth of the bytes.
+# third, for shuffled and for sorted digits. Look where DiLoCo's curve passes the loss at which
+# local SGD ends: after 144 of 256 steps if you shuffle, and after 96 if you don't. (A fair
+# comparison would give momentum to the data-parallel run too.) And you still send a sixteenth of
+# the bytes.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-for is_sorted in (False, True):
-    plain, outer = (np.mean([diloco(seed, 16, *each, is_sorted) for seed in range(4)])
-                    for each in ((1.0, 0.0), (0.7, 0.9)))  # fmt: skip
-    assert 0.25 < outer / plain < 0.45
-assert abs(diloco(0, 16, 1.0, 0.0) - loss_and_gradient(by_period[16].values[0], x, y)[0]) < 1e-9
+for deal in ("shuffled", "sorted"):
+    plain, outer = (curves[deal, name].mean(axis=0) for name in ("local SGD", "DiLoCo"))
+    assert 0.25 < outer[-1] / plain[-1] < 0.45 and all(outer[2:] < plain[2:])
+    assert 16 * np.argmax(outer < plain[-1]) == {"shuffled": 144, "sorted": 96}[deal]
+on_ranks = loss_and_gradient(by_period[16].values[0], x, y)[0]
+assert abs(curves["shuffled", "local SGD"][0, -1] - on_ranks) < 1e-9
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # DiLoCo's paper of 2023 reports 8 workers that do as well as synchronous training, with 500 times
@@ -1355,10 +1378,10 @@ guess("06/asleep", "DiLoCo with H = 10 computes for 98 % of the time. Now one of
       "10 of 60 steps. What share is left?", unit="%")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
-shared = {}
+shared, site_runs = {}, {}
 for name, period in (("BSP", 1), ("DiLoCo", 10)):
     for asleep in (None, 20):
-        run = sites("everybody.py:train", period, asleep)
+        site_runs[name, asleep] = run = sites("everybody.py:train", period, asleep)
         shared[name, asleep] = goodput(run, 240)
         print(f"{name}, {'one sleeps' if asleep else 'all awake'}: "
               f"{1e3 * run.makespan_s:4.1f} ms, goodput {shared[name, asleep]:.0%}, "
@@ -1373,8 +1396,8 @@ reveal("06/asleep", 100 * shared["DiLoCo", 20])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(100 * shared["DiLoCo", each]) for each in (None, 20)] == [98, 84]
 assert [round(100 * shared["BSP", each]) for each in (None, 20)] == [85, 74]
-gained = [sites("everybody.py:train", each, 20).makespan_s
-          - sites("everybody.py:train", each, None).makespan_s for each in (1, 10)]  # fmt: skip
+gained = [site_runs[name, 20].makespan_s - site_runs[name, None].makespan_s
+          for name in ("BSP", "DiLoCo")]  # fmt: skip
 assert [round(1e3 * each, 2) for each in gained] == [10, 10]
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
@@ -1446,7 +1469,7 @@ guess("06/quorum", "The same sleeper, and a synchronizer with a quorum of three.
 
 # %% slideshow={"slide_type": "fragment"}
 for asleep in (None, 20):
-    run = sites("quorum.py:train", 10, asleep, num_ranks=9)
+    site_runs["quorum", asleep] = run = sites("quorum.py:train", 10, asleep, num_ranks=9)
     steps_made = run.values[:8:2]  # of one rank of each site
     shared["quorum", asleep] = goodput(run, sum(steps_made))
     print(f"quorum, {'one sleeps' if asleep else 'all awake'}: "
@@ -1465,10 +1488,42 @@ reveal("06/quorum", 100 * shared["quorum", 20])
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(100 * shared["quorum", each]) for each in (None, 20)] == [95, 91]
 assert shared["quorum", None] < shared["DiLoCo", None] and list(steps_made) == [60] * 3 + [50]
-assert run.makespan_s <= sites("quorum.py:train", 10, None, num_ranks=9).makespan_s
-before_and_after = [sites("everybody.py:train", 10, None).values[0], run.values[8]]
+assert run.makespan_s <= site_runs["quorum", None].makespan_s
+before_and_after = [site_runs["DiLoCo", None].values[0], run.values[8]]
 losses = [loss_and_gradient(each, x, y)[0] for each in before_and_after]
 assert losses[1] < losses[0] < 0.33
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axes = plt.subplots(2, 1, figsize=(9, 4), layout="constrained", sharex=True)
+for axis, (name, scheme) in zip(axes, (("DiLoCo", "DiLoCo"), ("quorum", "a quorum of three"))):
+    timeline = site_runs[name, 20].timeline
+    for site in range(4):
+        axis.barh(site, 1e3 * timeline.end_s[2 * site], color="#d8d8d8", height=0.7)
+        for span in (each for each in timeline.spans[2 * site] if each.kind == "compute"):
+            hue = ROSE if span.label == "asleep" else BLUE
+            axis.barh(site, 1e3 * (span.end_s - span.start_s), left=1e3 * span.start_s,
+                      color=hue, ec=hue, lw=0.6, height=0.7)  # fmt: skip
+    axis.set(yticks=range(4), yticklabels=[f"site {site}" for site in range(4)], ylim=(3.5, -0.5))
+    axis.set_title(f"{scheme}: goodput {100 * shared[name, 20]:.0f} %", loc="left", fontsize=10)
+    axis.text(26, 3, "asleep", color="white", ha="center", va="center")
+axes[0].text(35.6, 1, "wait", ha="center", va="center")
+axes[1].set_xlabel("ms (blue: computing; grey: waiting or sending)")
+show(figure, "What four sites do over time. Above, DiLoCo, 71 ms: site 3 sleeps for 10 ms, and the others wait as long "
+     "at the end of the round. Below, a quorum, 63 ms: site 3 sleeps as long, and nobody waits for it.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
+# *Figure 6. The same sleeper under DiLoCo with H = 10, and with a quorum. A row is one rank of a
+# site.*
+#
+# Compare the grey gaps with the sleeper's bar. Under DiLoCo three sites have one that is as long,
+# at the end of the round, and the run takes 71 ms. With a quorum they go on, and it takes 63 ms.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(1e3 * site_runs[name, 20].makespan_s) for name in ("DiLoCo", "quorum")] == [71, 63]
+gaps_ms = {name: [max(1e3 * (span.end_s - span.start_s) for span in site_runs[name, 20].timeline.spans[rank]
+                      if span.kind != "compute") for rank in (0, 2, 4)]
+           for name in ("DiLoCo", "quorum")}  # fmt: skip
+assert min(gaps_ms["DiLoCo"]) > 9.9 and max(gaps_ms["quorum"]) < 1
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["derivation"]
 # **How much does a failure cost?** Let $K$ sites fail $f$ times a day in all, while they work, and
@@ -1531,7 +1586,7 @@ show(figure, "Goodput against 0 to 24 failures a day of four sites. All curves b
      "67 %. Dots of a simulation lie on the three curves.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. Goodput of four sites. A failure costs a site half an hour. Lines are the formula, dots
+# *Figure 7. Goodput of four sites. A failure costs a site half an hour. Lines are the formula, dots
 # the simulation.*
 #
 # Compare DiLoCo's curve with the other two. It stays near BSP's even with rounds of 38 minutes. Two
@@ -2016,7 +2071,7 @@ waits_for_nobody.timeline
 reveal("06/age", max(ages))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 6. A server, rank 0, and four workers. The fast workers never wait for the slow one.
+# *Figure 8. A server, rank 0, and four workers. The fast workers never wait for the slow one.
 # F2 is the computation of step 2.*
 #
 # A gradient of the slow worker is up to **7** updates old, and those of the fast ones are mostly 2
@@ -2114,7 +2169,7 @@ reveal("06/servers", max(misses, key=misses.get))
 # You predict two networks within 3 %, and **ResNet-152** too fast by 14 %. Why this one? It had
 # only 4 servers for 8 instances. Our model gives each of these servers more bytes, and that isn't
 # enough. The model doesn't know what happens when seven instances send to one server at the same
-# time. As in Figure 6, the server is the bottleneck.
+# time. As in Figure 8, the server is the bottleneck.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert abs(misses["Inception V3"]) < 0.03 and abs(misses["ResNet-50"]) < 0.03
@@ -2205,7 +2260,7 @@ reveal("06/ssp", runs[0].makespan_s / runs[3].makespan_s)
 runs[3].timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
-# *Figure 7. SSP with s = 3. While one worker has its late step, the others go on.*
+# *Figure 9. SSP with s = 3. While one worker has its late step, the others go on.*
 #
 # With $s = 0$ everybody waits for each late step. With $s = 3$ you see each worker delayed by its
 # own late step and by hardly anything else, because the others use up their lead meanwhile. You pay
@@ -2403,7 +2458,7 @@ show(figure, "Drawings of a ring, a wheel and a random graph of 16 ranks, and be
 reveal("06/graph", NAMES[min(NAMES, key=lambda graph: rounds_of[graph, 64])])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. Three graphs, and the distance from the mean on 64 ranks.*
+# *Figure 10. Three graphs, and the distance from the mean on 64 ranks.*
 #
 # The **random graph** needs the fewest rounds, and its gap hardly falls with the number of ranks.
 # The hub of the wheel is a neighbour of everybody, so it is a bottleneck, like a parameter server.
