@@ -131,13 +131,20 @@ class Sync(Layouts, Case):
     """The call on each rank; samplers come with the weights of the step before.
 
     Attributes:
-        p: as many as the layouts have ranks.
+        p: as many as the layouts have ranks. Without layouts, half of them are trainers.
     """
 
     target = "weights:sync"
     what = "block"
+    trainers: tuple[int, int, int] = ()
+    samplers: tuple[int, int, int] = ()
     dtype: str = "float64"
     machine: str = field(default="buffered", kw_only=True)
+
+    def __post_init__(self):
+        num_samplers = math.prod(self.samplers or (self.p // 2,))
+        object.__setattr__(self, "samplers", self.samplers or (1, num_samplers, 1))
+        object.__setattr__(self, "trainers", self.trainers or (self.p - num_samplers, 1, 1))
 
     @property
     def matrices(self):
