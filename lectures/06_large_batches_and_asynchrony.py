@@ -1020,17 +1020,19 @@ assert [round(100 * shares[period]) for period in (1, 16, 64)] == [97, 87, 62]
 
 
 # %% slideshow={"slide_type": "subslide"}
+def after_steps(w, batches):
+    """The weights of one worker after a step on each of its batches."""
+    for part in batches:
+        w = w - 0.4 * loss_and_gradient(w, *part)[1]
+    return w
+
+
 def diloco(seed, period, outer_rate, momentum, is_sorted=False):
     """Training loss of 8 workers: at the start, and after each round of 256 steps."""
     w, velocity, workers = start(seed), 0.0, dealt(seed, is_sorted)
     losses = [loss_and_gradient(w, x, y)[0]]
     for first in range(0, 256, period):
-        ends = []
-        for batches in workers:
-            own = w
-            for part in batches[first : first + period]:
-                own = own - 0.4 * loss_and_gradient(own, *part)[1]
-            ends.append(own)
+        ends = [after_steps(w, batches[first : first + period]) for batches in workers]
         move = w - np.mean(ends, axis=0)
         velocity = momentum * velocity + move
         w = w - outer_rate * (move + momentum * velocity)
@@ -1198,10 +1200,10 @@ def rounded(vector, bits):
     return unit * np.round(vector / unit)
 
 
-alone = [w0]  # the weights of rank 0, which trains alone
-for part in dealt(0)[0][:144]:
-    alone.append(alone[-1] - 0.4 * loss_and_gradient(alone[-1], *part)[1])
-end, difference = alone[144], alone[128] - alone[144]
+batches = dealt(0)[0]  # those of rank 0, which trains alone
+before = after_steps(w0, batches[:128])
+end = after_steps(before, batches[128:144])
+difference = before - end
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("06/eight-bits", "Rank 0 makes 16 steps, and sends its weights in 8 bits. How large is the error, "
@@ -1222,9 +1224,7 @@ def in_few_bits(name, bits, period=16):
     for first in range(0, 256, period):
         ends = []
         for batches in workers:
-            own = w
-            for part in batches[first : first + period]:
-                own = own - 0.4 * loss_and_gradient(own, *part)[1]
+            own = after_steps(w, batches[first : first + period])
             sent = rounded(own, bits) if name == "weights" else w - rounded(w - own, bits)
             ends.append(sent)
         w = np.mean(ends, axis=0)

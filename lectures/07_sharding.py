@@ -1273,8 +1273,9 @@ assert LAYERS == 24 and LAYERS * (input_gb + layer_gb) > 42.4 and round(alike_gb
 # embeddings and the output projection stay with Adam [8, 10].
 #
 # Why would you want it? Moonshot reported in 2025 that Muon reaches AdamW's loss with about half of the computation,
-# and trained a mixture of experts of 16 billion parameters with it [6]. A study that tuned both found less: it makes training faster
-# by a tenth at a billion parameters, and the larger the model, the less [12]. PyTorch has Muon as
+# and trained a mixture of experts of 16 billion parameters with it [6]. A study that tuned both
+# optimizers found less: with Muon and its like a model of a billion parameters trains a tenth faster, and smaller
+# ones gain more [12]. PyTorch has Muon as
 # `torch.optim.Muon`, for parameters of two dimensions only [10].
 #
 # Muon finds the nearest matrix with matrix products alone. $X$ begins as the momentum divided by its norm, transposed
