@@ -209,7 +209,7 @@ def check(lecture: Lecture) -> bool:
     if executed and deck.is_file():
         for fault in decks.wrong(decks.read(deck), executed):
             lacking.append(fault)
-            print(f"{deck.name} in {deck.parent}: {fault}")
+            print(f"{deck}: {fault}")
     return not stale and not lacking
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from ringside.course.lectures.build import Notebook, untyped
+from ringside.course.lectures.exhibits import image
 from ringside.course.lectures.lecture import LectureError
 from ringside.course.predictions.boxes import question_html
 from ringside.course.predictions.in_notebook import guessed_in, prompt_of
@@ -28,7 +29,7 @@ def html(kind: str, name: str, notebook: Notebook) -> str:
     if kind == "code":
         lines = code(name, notebook)
         coloured = untyped("nbconvert.filters").Highlight2HTML()("\n".join(lines), "python")
-        return f"<div{_wide(lines)}>{coloured}</div>"
+        return f"<div{_size(lines)}>{coloured}</div>"
     if kind == "prompt":
         return question_html(prompt_of(_asking(name, notebook)))
     cell = _captioned(name, notebook) if kind == "figure" else with_words(name, notebook)
@@ -42,18 +43,14 @@ def _shown(output: Any, and_printed: bool) -> str:
     data = output.get("data", {})
     if "image/png" in data:
         details = output.metadata["image/png"]
-        picture = data["image/png"].strip()
-        return (
-            f'<img alt="{escape(details["alt"])}" width="{details["width"]}" '
-            f'src="data:image/png;base64,{picture}">'
-        )
+        return image(data["image/png"], details["alt"], details["width"])
     if "text/html" in data:
         return str(data["text/html"])
     lines = printed(output) if and_printed else []
-    return f"<pre{_wide(lines)}>{escape(chr(10).join(lines))}</pre>" if lines else ""
+    return f"<pre{_size(lines)}>{escape(chr(10).join(lines))}</pre>" if lines else ""
 
 
-def _wide(lines: Sequence[str]) -> str:
+def _size(lines: Sequence[str]) -> str:
     """The attribute that asks for the letters which fit into a slide, or into half of one."""
     widest = max(map(len, lines), default=0)
     sizes = [(NARROW, "deck-narrow"), (LARGE, ""), (COLUMNS, "deck-wide")]

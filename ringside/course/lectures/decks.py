@@ -50,7 +50,7 @@ class Slide:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def borrowed(self) -> list[tuple[str, str]]:
+    def exhibits(self) -> list[tuple[str, str]]:
         """The kind and the name of what comes from the lecture."""
         return [found for line in (self.title, *self.lines) for found in _BORROWED.findall(line)]
 
@@ -164,7 +164,7 @@ def _opening(meeting: Meeting, notebook: Notebook) -> str:
 
 def _page(slide: Slide, notebook: Notebook) -> str:
     """A slide as Markdown with HTML in it."""
-    pictures = [_one_line(borrowed.html(kind, name, notebook)) for kind, name in slide.borrowed]
+    pictures = [_one_line(borrowed.html(kind, name, notebook)) for kind, name in slide.exhibits]
     many = " deck-two" if len(pictures) > 1 else ""
     if many and all("deck-narrow" in one for one in pictures if "<pre" in one):
         many += " deck-larger"
@@ -187,19 +187,19 @@ def _faults(slide: Slide, notebook: Notebook, numbers: set[str]) -> Iterator[str
         yield f"has a table of {len(slide.table) - 2} rows; at most {ROWS}."
     if len(slide.title) > 90:
         yield f"has a title of {len(slide.title)} letters; at most 90 stand on two lines."
-    if slide.asks and (slide.text.strip() or len(slide.borrowed) > 1):
+    if slide.asks and (slide.text.strip() or len(slide.exhibits) > 1):
         yield "holds a prompt and something else: a question stands alone."
     if not (slide.asks or slide.notes):
         yield "has no note for the speaker: what to ask, where classes stumble, or the minutes."
-    if len(slide.borrowed) > 2:
-        yield f"borrows {len(slide.borrowed)} pictures or programs; at most two fit."
+    if len(slide.exhibits) > 2:
+        yield f"borrows {len(slide.exhibits)} pictures or programs; at most two fit."
     for number in _numbers(f"{slide.title}\n{slide.text}"):
         if number not in numbers:
             yield f"says {number}; the lecture has no such number."
     for line in map(str.strip, slide.lines):
         if line.startswith("{") and not _BORROWED.fullmatch(line):
             yield f"has {line!r}, which borrows nothing: a name has no braces in it."
-    for kind, name in slide.borrowed:
+    for kind, name in slide.exhibits:
         try:
             yield from _too_large(kind, name, slide, notebook)
         except LectureError as error:
@@ -222,7 +222,7 @@ def _too_large(kind: str, name: str, slide: Slide, notebook: Notebook) -> Iterat
         yield f"shows {len(lines)} lines of {kind}; at most {LINES}."
     widest = max(map(len, lines), default=0)
     alone = borrowed.WIDEST if kind == "output" else borrowed.COLUMNS
-    if widest > (wide := borrowed.BESIDE if len(slide.borrowed) > 1 else alone):
+    if widest > (wide := borrowed.BESIDE if len(slide.exhibits) > 1 else alone):
         yield f"shows {kind} of {widest} columns; here at most {wide} fit."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,14 @@ def show(figure: Figure, alt: str) -> None:
     publish_display_data(  # type: ignore[no-untyped-call]
         {"image/png": encoded, "text/plain": alt},
         metadata={"image/png": {"alt": alt, "width": width}},
+    )
+
+
+def image(encoded: str, alt: str, width: int, more: str = "") -> str:
+    """A PNG in base64 as HTML; `more` is written into the tag."""
+    return (
+        f'<img alt="{escape(alt)}" width="{width}" '
+        f'src="data:image/png;base64,{encoded.strip()}"{more}>'
     )
 
 

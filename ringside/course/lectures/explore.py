@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ringside.course.lectures.exhibits import png
+from ringside.course.lectures.exhibits import image, png
 from ringside.draw.live import with_script
 
 MOST_PICTURES = 48  # that a page carries
@@ -131,10 +131,7 @@ def markup(picture: Any, alt: str, until_s: float) -> str:
 
         return timeline_svg(picture, until_s=until_s)
     encoded, width = png(picture.figure)  # an Axes has one too, and a figure is its own
-    return (
-        f'<img alt="{escape(alt)}" width="{width}" src="data:image/png;base64,{encoded}" '
-        'style="max-width:100%;height:auto">'
-    )
+    return image(encoded, alt, width, ' style="max-width:100%;height:auto"')
 
 
 def sliders(draw: Callable[..., str], knobs: Mapping[str, Knob]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ringside.course.lectures import course_map, paths_page
+from ringside.course.lectures import course_map, paths_page, terms
 from ringside.course.lectures.course_map import Unit
 from ringside.course.lectures.handout import Handout
 from ringside.course.lectures.moving_ring import moving_ring
@@ -199,7 +199,7 @@ def further(pages: Mapping[str, str]) -> Iterator[str]:
 FURTHER = (
     ("install the kit and hand in", "For students", "docs/student.md"),
     ("look up a word", "Glossary", "docs/glossary.md"),
-    ("find where it is explained", "Index of terms", "kit/terms.md"),
+    ("find where it is explained", "Index of terms", terms.PAGE),
     ("start a program: laptop, torchrun, cluster", "Five ways to run", "docs/ways_to_run.md"),
     ("know which programs run unchanged", "Whole programs", "docs/programs.md"),
     ("know what is graded", "How your work is graded", "docs/contract.md"),

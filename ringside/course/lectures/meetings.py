@@ -43,7 +43,7 @@ def sections(cells: Sequence[Any]) -> list[Section]:
     found: list[Section] = []
     below = False
     for cell in cells:
-        heading = _heading(cell)
+        heading = heading_of(cell)
         below = heading == APPENDIX or (below and heading != AT_HOME)
         if heading and heading not in _UNNUMBERED:
             of_cell = cell["metadata"]
@@ -102,13 +102,13 @@ def taught(cells: Sequence[Any]) -> list[bool]:
     shown, whole = True, not minutes(sections(cells))
     answers = []
     for cell in cells:
-        if _heading(cell):
+        if heading_of(cell):
             shown = cell["metadata"].get("meeting", 0) > 0
         answers.append(shown or whole)
     return answers
 
 
-def _heading(cell: Any) -> str:
+def heading_of(cell: Any) -> str:
     """The heading of the section that a cell opens; empty where it opens none."""
     line = cell["source"].partition("\n")[0]
     opens = cell["cell_type"] == "markdown" and line.startswith("## ")

@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from ringside import output_folder
 from ringside.course.lectures import decks, meetings
 from ringside.course.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
 from ringside.course.lectures.build import Notebook, untyped
+from ringside.course.lectures.exhibits import image
 from ringside.course.lectures.handout import Handout
 from ringside.course.lectures.lecture import LectureError
 from ringside.course.predictions.in_notebook import (
@@ -132,7 +132,5 @@ def describe(notebook: Notebook) -> None:
             picture = output.get("data", {}).get("image/png")
             if picture:
                 details = output.metadata["image/png"]
-                output.data = {
-                    "text/html": f'<img alt="{escape(details["alt"])}" width="{details["width"]}" '
-                    f'src="data:image/png;base64,{picture.strip()}">'
-                }
+                html = image(picture, details["alt"], details["width"])
+                output.data = {"text/html": html}

@@ -1,7 +1,9 @@
 """The index of terms: in which sections of the lectures each word of the glossary is at home.
 
-### prefetch, look-ahead     in docs/glossary.md: a term, and other words for it
-*prefetch*                   in a lecture: the term is introduced here; the index says it in bold
+    ### prefetch, look-ahead     in docs/glossary.md: a term, and other words for it
+    *prefetch*                   in a lecture: the term is introduced here
+
+The index names the sections that use a term most, and the one that introduces it in bold.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ringside.course.lectures.handout import Handout
+from ringside.course.lectures.meetings import heading_of
 
 GLOSSARY = "docs/glossary.md"
 PAGE = "kit/terms.md"  # of the site
@@ -50,11 +53,8 @@ def sections(lectures: Sequence[Handout]) -> list[Section]:
         texts: dict[str, list[str]] = {}
         heading = ""
         for cell in lecture.read().cells:
-            if cell.cell_type != "markdown":
-                continue
-            if opened := re.match(r"## (\d+\. .+)", cell.source):
-                heading = opened[1]
-            if heading:
+            heading = heading_of(cell) or heading
+            if cell.cell_type == "markdown" and heading[:1].isdigit():
                 texts.setdefault(heading, []).append(cell.source)
         found += [Section(lecture.name, name, "\n".join(of)) for name, of in texts.items()]
     return found
@@ -64,8 +64,9 @@ def page(glossary: str, lectures: Sequence[Handout]) -> Iterator[str]:
     """Yield the lines of the page."""
     there = sections(lectures)
     yield from ("# Index of terms", "")
-    yield "A term leads to the glossary, and a number such as 7.5 to section 5 of lecture 7:"
-    yield from ("those that say most of it, and in bold the one that introduces it.", "")
+    yield "A term leads to its entry in the glossary, and a number such as 7.5 to section 5 of"
+    yield f"lecture 7. At most {MOST} sections are named, those that use the term most; the one"
+    yield from ("that introduces it is in bold.", "")
     yield from ("| term | sections |", "|---|---|")
     for words in terms(glossary):
         also = f" ({', '.join(words[1:])})" if words[1:] else ""
