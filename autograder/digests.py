@@ -114,7 +114,8 @@ def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
     unit = kit / "solutions" / assignment
     in_ranks = {*(unit / "checks").glob("inside*.py"), *(unit / "given").glob("*.*")}
     tests = {unit / "checks" / f"test_{module}.py", unit / "hidden" / "cases.py"}
-    files = _followed(kit, tests | in_ranks)
+    points = {unit / "checks" / "requirements.toml"}
+    files = _followed(kit, tests | in_ranks) | {path for path in points if path.is_file()}
     # What is in ranks looks for the student's own modules by name, and for no other.
     paths = {path for path in files - in_ranks if kit / "solutions" in path.parents}
     if (tests | in_ranks) <= files and not any(map(_by_name, paths)):

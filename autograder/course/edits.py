@@ -12,8 +12,9 @@
     +        world_size - 2
          ):
 
-An edit has a name, a sentence, the test that must fail, and its changes. Where it says what it
-``earns``, of the module's 100 points, that is checked as well: an instructor would sign the number.
+An edit has a name, a sentence, the test that must fail, what it ``earns`` of the module's 100
+points, and its changes. The author writes down the range that an instructor would sign, before the
+edit is graded; it is checked as well.
 ``honest: no`` marks what nobody writes by mistake; all others are mistakes of students, so that
 public tests must warn of them before they cost much (``autograder.author.verify.verify``).
 

@@ -101,6 +101,25 @@ class Outcome:
             else "None of the modules is in what was handed in."
         )
 
+    def _requirements(self, module: str) -> list[dict[str, Any]]:
+        """What a module is asked for, as `--json` writes it."""
+        result = self.results.get(module)
+        asked = result.requirements if result else None
+        if asked is None:
+            return []
+        return [
+            {
+                "name": each.name,
+                "says": each.says,
+                "points": each.points,
+                "earned": round(
+                    sum(t.earned for t in self.tests(module) if t.requirement == each.name), 4
+                ),
+                "is_the_point": each.name == asked.the_point,
+            }
+            for each in asked.each
+        ]
+
     def percent(self, module: str) -> float:
         """What the suite gave a module, of 100."""
         return clamp(self.results[module].score, SUITE_POINTS) if module in self.results else 0.0
@@ -200,6 +219,7 @@ class Outcome:
                 module.name: {
                     "score": self.percent(module.name),
                     "max_score": SUITE_POINTS,
+                    "requirements": self._requirements(module.name),
                     "tests": [_public(test) for test in self.tests(module.name)],
                 }
                 for module in assignment.modules
@@ -237,7 +257,8 @@ def _public(test: TestResult) -> dict[str, Any]:
     message = f"{test.message}\n{test.reproduce}" if test.message and test.reproduce else ""
     return {
         "name": test.name,
-        "points": test.points,
+        **({"requirement": test.requirement} if test.requirement else {}),
+        "points": round(test.points, 4),
         "earned": test.earned,
         "message": message or test.message,
         "seconds": test.seconds,

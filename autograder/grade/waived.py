@@ -4,8 +4,7 @@
     a03_allreduce.ring.test_pairs = "It counted a message that the docstring allows."
 
 A waiver is a decision on top of a stored result, so nothing is run again. A waived test earns its
-points in every submission, written or not, and holds nobody to anything: where it is the point of
-the exercise, others count in full without it.
+points in every submission, written or not, also as part of the point of the exercise.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from autograder.grade.suite import collected
 from autograder.grade.suite.collected import CollectedTest
 from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.tables import TableError
-from ringside.checking.essential import hold_to_the_essential
 
 __all__ = ["Waivers", "apply", "of_assignment"]
 
@@ -65,22 +63,18 @@ def _refuse(course: Course, what: str, name: str, names: Iterable[str]) -> NoRet
 def apply(result: ModuleResult, waivers: Mapping[str, Waiver]) -> ModuleResult:
     """A module's result with its waived tests, as a new one."""
     tests = [replace(test) for test in result.tests]
-    for test in tests:  # as they were before the essential one was asked
-        test.earned = test.earned if test.uncut is None else test.uncut
-        test.message = test.message if test.uncut_message is None else test.uncut_message
     others = [test for test in tests if test.name not in waivers]
     waived_tests = [_waived(waiver, tests) for waiver in waivers.values()]
     if len(others) + len(waived_tests) > len(tests):  # the module is missing: one line for all
         others[0].points -= sum(test.points for test in waived_tests)
         tests += waived_tests
-    hold_to_the_essential(others)
     return replace(result, tests=tests)
 
 
 def _waived(waiver: Waiver, tests: Sequence[TestResult]) -> TestResult:
     """A waived test with its points, in its place among the tests where it has one."""
     about, reason = waiver
-    new = TestResult(about.name, about.kind, about.points)
+    new = TestResult(about.name, about.kind, about.points, requirement=about.requirement)
     test = next((test for test in tests if test.name == about.name), new)
     test.points = test.earned = about.points
     test.message, test.waived = f"{SENTENCE}{reason}", reason

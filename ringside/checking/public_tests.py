@@ -11,7 +11,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from ringside import kit
 from ringside.checking import notebook, saved_progress
 from ringside.checking.cases import CHECKS
 from ringside.checking.pytest_process import follow, sentence
-from ringside.checking.reasons import by_reason, reason, with_held
+from ringside.checking.reasons import by_reason, reason
+from ringside.checking.requirements import Requirement, Requirements, held_back, score
+from ringside.checking.shares import RIGHT_BESIDE
 from ringside.errors import RingsideError
 from ringside.files import write_atomically
 from ringside.torch_there import need_torch
@@ -35,25 +37,53 @@ class CheckError(RingsideError):
     """The public tests could not be run."""
 
 
+@dataclass
+class TestRecord:
+    """One test's points; ``message`` is what a student reads."""
+
+    __test__ = False  # for pytest, which looks for classes named Test...
+
+    name: str
+    module: str
+    kind: str
+    requirement: str
+    points: float
+    earned: float = 0.0
+    message: str = ""
+    reproduce: str = ""
+    seconds: float = 0.0
+    skipped: bool = False  # not run on this machine; its points don't count
+
+    @property
+    def is_full(self) -> bool:
+        return self.earned >= self.points
+
+
 @dataclass(frozen=True)
 class ModuleReport:
     """What one module's public tests earned."""
 
     name: str
-    tests: list[dict[str, Any]]
+    tests: list[TestRecord]
+    requirements: Requirements
     timeline: Path | None = None
 
     @property
     def earned(self) -> float:
-        return float(sum(test["earned"] for test in self.tests))
+        return score(self.requirements, self.tests)
 
     @property
     def points(self) -> float:
-        return float(sum(test["points"] for test in self.tests))
+        return round(sum(test.points for test in self.tests), 4)
 
     @property
     def passed(self) -> bool:
-        return all(test["earned"] >= test["points"] for test in self.tests)
+        return all(test.is_full for test in self.tests)
+
+    @property
+    def held_back(self) -> str:
+        """A sentence where not all that it earned counts."""
+        return held_back(self.requirements, self.tests)
 
 
 @dataclass(frozen=True)
@@ -76,7 +106,7 @@ class Report:
             module.name: {
                 "earned": module.earned,
                 "points": module.points,
-                "tests": module.tests,
+                "tests": [asdict(test) for test in module.tests],
                 "timeline": str(module.timeline) if module.timeline else None,
             }
             for module in self.modules
@@ -124,12 +154,14 @@ def run(
     record = _record(folder, names, test, case, timeout_s)
     reports: list[ModuleReport] = []
     not_written: list[str] = []
-    for name in dict.fromkeys(test["module"] for test in record["tests"]):
-        mine = [test for test in record["tests"] if test["module"] == name]
+    tests_run = [TestRecord(**test) for test in record["tests"]]
+    for name in dict.fromkeys(test.module for test in tests_run):
+        mine = [test for test in tests_run if test.module == name]
+        asked = Requirements.from_json(record["requirements"][name])
         if not (folder / f"{name}.py").is_file():
             not_written.append(name)
             continue
-        reports.append(ModuleReport(name, mine, _leave_timeline(folder, name, record)))
+        reports.append(ModuleReport(name, mine, asked, _leave_timeline(folder, name, record)))
     if test and not record["tests"] and not names:
         raise CheckError(f"{tests.name} has no test {test}{_no_case(case)}.")
     if case and not record["tests"]:
@@ -232,31 +264,18 @@ def text(report: Report) -> str:
     """What a person reads."""
     lines: list[str] = []
     for module in report.modules:
-        lines.append(f"{module.name}: {module.earned:g} of {module.points:g} public points")
+        earned, points = round(module.earned, 1), round(module.points, 1)
+        lines.append(f"{module.name}: {earned:g} of {points:g} public points")
         if _unwritten(module):
             lines.append("  not written yet: every test meets `raise NotImplementedError`")
             continue
         if _end_alike(module):
-            first = next(test for test in module.tests if not test["skipped"])
+            first = next(test for test in module.tests if not test.skipped)
             lines.append("  FAIL  every test, in the same way; the first:")
             lines += [f"          {line}" for line in _reason(first, whole=True)]
             continue
-        width = max(len(sentence(test["name"])) for test in module.tests)
-        explained = False
-        tests, held = with_held(module.tests, lambda test: test["message"])
-        for test, others in by_reason(tests, _told):
-            full = test["earned"] >= test["points"]
-            mark = "ok  " if full else "part" if test["earned"] else "FAIL"
-            mark = "skip" if test["skipped"] else mark
-            points = f"{test['earned']:g}/{test['points']:g}"
-            lines.append(f"  {mark}  {sentence(test['name']):<{width}}  {points:>7}")
-            if not full or test["skipped"]:
-                lines += [f"          {line}" for line in _reason(test, whole=not explained)]
-                explained = not full or explained
-            if others:
-                lines += [f"          {line}" for line in textwrap.wrap(_the_same(others), 82)]
-            if held and test is tests[0]:
-                lines += [f"          {line}" for line in textwrap.wrap(_the_held(held), 82)]
+        lines += [f"  {line}" for line in textwrap.wrap(module.held_back, 90)]
+        lines += _requirements(module)
         if module.timeline:
             lines.append(f"  timeline: {module.timeline}")
     for name in report.not_written:
@@ -268,58 +287,89 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _requirements(module: ModuleReport) -> list[str]:
+    """Each requirement with its points, and why it lacks some; one reason is told once."""
+    failures = {first.name: (first, others) for first, others in by_reason(_lacking(module), _told)}
+    lines: list[str] = []
+    explained = False
+    for asked in module.requirements.each:
+        mine = [test for test in module.tests if test.requirement == asked.name]
+        if not mine:
+            continue
+        lines += _of_requirement(asked, mine, asked.name == module.requirements.the_point)
+        for test, others in (failures[test.name] for test in mine if test.name in failures):
+            first, *rest = _reason(test, whole=not explained)
+            reasons = [f"{sentence(test.name)}: {first}", *rest]
+            lines += [f"          {line}" for line in reasons]
+            explained = not test.skipped or explained
+            if others:
+                lines += [f"          {line}" for line in textwrap.wrap(_the_same(others), 82)]
+    return lines
+
+
+def _lacking(module: ModuleReport) -> list[TestRecord]:
+    """The tests that have less than all, in the order in which requirements are shown."""
+    names = [asked.name for asked in module.requirements.each]
+    lacking = [test for test in module.tests if test.skipped or not test.is_full]
+    return sorted(lacking, key=lambda test: names.index(test.requirement))
+
+
+def _of_requirement(
+    asked: Requirement, tests: Sequence[TestRecord], is_the_point: bool
+) -> list[str]:
+    earned, points = (sum(getattr(test, name) for test in tests) for name in ("earned", "points"))
+    run = [test for test in tests if not test.skipped]
+    full = all(test.is_full for test in run)
+    mark = ("ok  " if full else "part" if earned else "FAIL") if run else "skip"
+    says = asked.says if full or not is_the_point else f"{asked.says} (The point of the exercise.)"
+    lines = textwrap.wrap(says, 78)
+    return [
+        f"  {mark}  {f'{round(earned, 1):g}/{round(points, 1):g}':>9}  {lines[0]}",
+        *(f"{'':19}{line}" for line in lines[1:]),
+    ]
+
+
 def _unwritten(module: ModuleReport) -> bool:
     """Whether nothing is to be said of the module but that it isn't written.
 
-    The essential test looks at what was sent, and may miss that no rank got that far.
+    A test of messages or memory may miss that no rank got that far.
     """
-    run = [test for test in module.tests if not test["skipped"] and not test["essential"]]
+    run = [test for test in module.tests if test.kind == "values" and not test.skipped]
     return (
         module.earned == 0
         and bool(run)
-        and all("NotImplementedError" in test["message"] for test in run)
+        and all("NotImplementedError" in test.message for test in run)
     )
 
 
 def _end_alike(module: ModuleReport) -> bool:
     """Whether all of several tests end with one exception at one line, as in a file with a typo."""
-    run = [test["message"] for test in module.tests if not test["skipped"]]
+    run = [test.message for test in module.tests if not test.skipped]
     met = [re.search(r"raised \w+ at \S+: .*", message) for message in run]
     return len(run) > 1 and all(met) and len({match[0] for match in met if match}) == 1
 
 
-def _told(test: dict[str, Any]) -> str | None:
-    """Why a test gave no points at all; None: it gave some, or its message is its own."""
-    if test["earned"] or not test["message"]:
+def _told(test: TestRecord) -> str | None:
+    """Why a test has less than all; None: its message is its own."""
+    if not test.message:
         return None
-    first = test["message"].partition("\n")[0]
-    return f"skipped: {first}" if test["skipped"] else reason(first)
+    first = test.message.partition("\n")[0].partition(RIGHT_BESIDE)[0]
+    return f"skipped: {first}" if test.skipped else reason(first)
 
 
-def _the_same(others: Sequence[dict[str, Any]]) -> str:
+def _the_same(others: Sequence[TestRecord]) -> str:
     """That tests fail for a reason that has been told."""
-    lost = sum(test["points"] for test in others)
-    points = f" ({lost:g} points)" if lost else ""
-    names = "; ".join(sentence(test["name"]) for test in others)
+    lost = sum(test.points - test.earned for test in others)
+    points = f" ({round(lost, 1):g} points)" if lost else ""
+    names = "; ".join(sentence(test.name) for test in others)
     return f"the same in {format_count(len(others), 'more test')}{points}: {names}"
 
 
-def _the_held(held: Sequence[dict[str, Any]]) -> str:
-    """That tests are right, and wait for the one that fails."""
-    earned, points = (sum(test[key] for test in held) for key in ("earned", "points"))
-    names = "; ".join(sentence(test["name"]) for test in held)
-    are = "are right, and count" if len(held) > 1 else "is right, and counts"
-    return (
-        f"{format_count(len(held), 'test')} {are} {earned:g} of {points:g} points until this one "
-        f"passes: {names}"
-    )
-
-
-def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:
+def _reason(test: TestRecord, *, whole: bool) -> list[str]:
     """Why a test gave no full points; later failures of a module get one line, not a table each."""
-    sentence, *detail = test["message"].splitlines() or [""]
+    sentence, *detail = test.message.splitlines() or [""]
     lines = [line for line in detail if line.strip() not in sentence][:30] if whole else []
-    return [sentence, *lines, *([f"try: {test['reproduce']}"] if test["reproduce"] else [])]
+    return [sentence, *lines, *([f"try: {test.reproduce}"] if test.reproduce else [])]
 
 
 def check(*modules: str) -> None:

@@ -1,6 +1,6 @@
 """The pytest fixtures of the public tests: ``ranks``, ``rng`` and ``mpiexec``.
 
-    @points(20, "values", "ring")
+    @shows("sum", "values", "ring")
     def test_four_ranks_get_the_sum(ranks, rng):
         result = ranks.call("ring:all_reduce", 4, [(rng.standard_normal(11),) for _ in range(4)])
         ...
@@ -28,11 +28,12 @@ import pytest
 
 from ringside.checking.assertions import Verdict, noted
 from ringside.checking.cases import CHECKS, Case
-from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, run_again
-from ringside.checking.public_tests import CALL_TIMEOUT_S
+from ringside.checking.points import MARK, Worth, give_points, worth_of
+from ringside.checking.public_tests import CALL_TIMEOUT_S, TestRecord
 from ringside.checking.pytest_process import Teller
 from ringside.checking.real_calls import GlooCalls, MpiCalls
+from ringside.checking.requirements import Requirements, RequirementsError
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Share, Test, asked, drawn, name_tests, test_of
 from ringside.errors import DeadlineError, Interrupted, TargetError
@@ -45,28 +46,11 @@ from ringside.timing.machine import Machine
 
 
 @dataclass
-class TestRecord:
-    """One test's points; ``message`` is what a student reads."""
-
-    __test__ = False  # for pytest, which looks for classes named Test...
-
-    name: str
-    module: str
-    kind: str
-    points: float
-    earned: float = 0.0
-    message: str = ""
-    reproduce: str = ""
-    seconds: float = 0.0
-    skipped: bool = False  # not run on this machine; its points don't count
-    essential: bool = False  # whether a module that fails it misses the point
-
-
-@dataclass
 class Record:
     """What the public tests found."""
 
     tests: list[TestRecord] = field(default_factory=list)
+    requirements: dict[str, Requirements] = field(default_factory=dict)  # by module
     counts: list[dict[str, Any]] = field(default_factory=list)
     timelines: dict[str, str] = field(default_factory=dict)  # module: SVG of its first run
     fresh_ranks: defaultdict[str, FreshRanks] = field(
@@ -103,12 +87,12 @@ class Running:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """All tests are known."""
-        self._all.update(_marked(item).get("module", "") for item in session.items)
+        self._all.update(_module_of(item) for item in session.items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """A test begins."""
-        self._module = module = _marked(item).get("module", "")
+        self._module = module = _module_of(item)
         self._begun[module] += 1
         number, of = self._begun[module], self._all[module]
         self.tell(do="begin", module=module, test=item.name, number=number, of=of)
@@ -241,9 +225,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker that carries points."""
-    config.addinivalue_line(
-        "markers", "points(number, kind, module, essential): what a test is worth"
-    )
+    config.addinivalue_line("markers", MARK)
     config.stash[_RECORD] = Record()
     descriptor = config.getoption("--ringside-tell")
     listener = {} if descriptor is None else {"tell": Teller(descriptor).tell}
@@ -258,10 +240,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     test_name = config.getoption("--ringside-test").removeprefix("test_")
     case = config.getoption("--ringside-case")
     name_tests(items)
+    try:
+        config.stash[_RECORD].requirements = dict(give_points(items))
+    except RequirementsError as error:
+        raise pytest.UsageError(str(error)) from None
     left_out = [
         item
         for item in items
-        if (modules and _marked(item).get("module") not in modules)
+        if (modules and _module_of(item) not in modules)
         or (test_name and _named(item.name) != test_name)
         or (case and not _takes(item, case))
     ]
@@ -283,9 +269,9 @@ def _named(name: str) -> str:
     return name.removeprefix("test_").partition("[")[0]
 
 
-def _marked(item: pytest.Item) -> dict[str, Any]:
-    marker = item.get_closest_marker("points")
-    return dict(marker.kwargs) if marker else {}
+def _module_of(item: pytest.Item) -> str:
+    worth = worth_of(item)
+    return worth.module if worth else ""
 
 
 @pytest.fixture(scope="module")
@@ -340,22 +326,22 @@ def gloo(request: pytest.FixtureRequest, ranks: Ranks) -> GlooCalls:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Note the points of a test that has some."""
     report = yield
-    marker = item.get_closest_marker("points")
-    if marker is not None and (call.when == "call" or call.excinfo is not None):
-        test = _note(item, marker, call)
+    worth = worth_of(item)
+    if worth is not None and (call.when == "call" or call.excinfo is not None):
+        test = _note(item, worth, call)
         item.config.stash[_RECORD].tests.append(test)
         item.config.stash[_RUNNING].tell(do="end", full=test.earned >= test.points)
     return report
 
 
-def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -> TestRecord:
+def _note(item: pytest.Item, worth: Worth, call: pytest.CallInfo[None]) -> TestRecord:
     test = TestRecord(
         item.name,
-        str(marker.kwargs.get("module", "")),
-        str(marker.kwargs.get("kind", "")),
-        float(marker.args[0]),
+        worth.module,
+        worth.kind,
+        worth.requirement,
+        worth.points,
         seconds=round(call.duration, 3),
-        essential=bool(marker.kwargs.get("essential")),
     )
     ranks = getattr(item, "funcargs", {}).get("ranks")
     results: list[Result] = []
@@ -398,10 +384,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the record where it was asked for."""
     path = session.config.getoption("--ringside-record")
     if path:
-        tests = session.config.stash[_RECORD].tests
-        for module in {test.module for test in tests}:
-            hold_to_the_essential([test for test in tests if test.module == module])
         record = session.config.stash[_RECORD]
         content = {name: getattr(record, name) for name in ("counts", "timelines")}
-        content["tests"] = [asdict(test) for test in tests]
+        content["tests"] = [asdict(test) for test in record.tests]
+        content["requirements"] = {name: asdict(r) for name, r in record.requirements.items()}
         write_atomically(path, json.dumps(content).encode())

@@ -4,8 +4,6 @@ The cause is the author's sentence without the case that it begins with, and wit
 
     all_reduce on 4 ranks, n = 11, float64: rank 3 sent 880 bytes; at most 192 are allowed.
     all_reduce on 7 ranks, n = 5, float32: rank 0 sent 96 bytes; at most 60 are allowed.
-
-A failure that holds others back, which are right, comes first, and names them once.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
-
-from ringside.checking.essential import holds, is_held
 
 Test = TypeVar("Test")
 
@@ -30,17 +26,6 @@ def reason(message: str) -> str:
     'rank # sent # bytes; at most # are allowed.'
     """
     return _NUMBER.sub("#", _CASE.sub("", message, count=1))
-
-
-def with_held(
-    tests: Sequence[Test], message_of: Callable[[Test], str]
-) -> tuple[list[Test], list[Test]]:
-    """The tests with the one first that holds others back, without these; and these."""
-    held = [test for test in tests if is_held(message_of(test))]
-    if not any(holds(message_of(test)) for test in tests):
-        return list(tests), []
-    rest = [test for test in tests if not is_held(message_of(test))]
-    return sorted(rest, key=lambda test: not holds(message_of(test))), held  # else as they were
 
 
 def by_reason(

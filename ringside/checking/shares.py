@@ -12,6 +12,7 @@ from typing import TypeVar
 from ringside.checking.assertions import Verdict
 
 T = TypeVar("T")
+RIGHT_BESIDE = " Right in this test: "  # what a sentence ends with, before names of groups
 
 
 def check_shares(
@@ -46,7 +47,7 @@ def check_shares(
     passed = [name for name in right if name not in verdicts]
     if passed:
         end = "" if first.sentence.endswith((".", "?")) else "."  # it may end in an error's message
-        first.sentence += f"{end} Right in this test: {_listed(passed)}."
+        first.sentence += f"{end}{RIGHT_BESIDE}{_listed(passed)}."
     first.fraction = earned / sum(weights[name] for name in right)
     raise first
 

@@ -2,11 +2,11 @@
 
     suite = Suite("ring")
 
-    @suite.test(12, "communication", AllReduce(4, n=11), AllReduce(3, n=100))
+    @suite.test("bytes", "communication", AllReduce(4, n=11), AllReduce(3, n=100))
     def test_bytes_per_rank(case, run):
         assert_bytes(run, [2 * 3 * case.shard_nbytes] * case.p, case)
 
-    test_given_communicator_is_used = suite.given_communicator(4, AllReduce(3))
+    test_given_communicator_is_used = suite.given_communicator("group", AllReduce(3))
 
 Such a test is an ordinary one of pytest. For each of its cases it makes the call, compares the
 values (``case.check``), and then asks what its body asks; so whatever a test is about, the values
@@ -48,7 +48,7 @@ from ringside.checking.assertions import (
 )
 from ringside.checking.cases import Case, Formula, machine_of, parse, plain
 from ringside.checking.order import assert_declared_at_once
-from ringside.checking.points import points
+from ringside.checking.points import shows
 from ringside.checking.real_calls import NotRun
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.shares import check_shares
@@ -414,14 +414,14 @@ def contrasted(
 class Suite:
     """The tests of one module: those that it writes, and those that every module is asked.
 
-    The latter are methods that give a test; the number is what it is worth, of 100 points.
+    The latter are methods that give a test of the requirement that they name.
     """
 
     def __init__(self, module: str) -> None:
         self.module = module
 
     def test(
-        self, number: float, kind: str, *table: Row, essential: bool = False, checked: bool = True
+        self, requirement: str, kind: str, *table: Row, weight: float = 1.0, checked: bool = True
     ) -> Callable[[Callable[..., object]], Callable[..., None]]:
         """Make a test of ``body(case, run, ...)``; further parameters are fixtures of pytest.
 
@@ -429,10 +429,10 @@ class Suite:
         own, with ``right_run(ranks, case)``.
 
         Args:
-            number: what it is worth.
-            kind: what its points are for (``ringside.checking.points``).
+            requirement: what it shows, by its name in ``requirements.toml``.
+            kind: how it looks (``ringside.checking.points``).
             table: its public cases, or groups of them.
-            essential: whether a module that fails it misses the point of the exercise.
+            weight: its part of the requirement's points, beside those of the other tests.
             checked: whether the values are compared before the body asks.
         """
 
@@ -447,14 +447,19 @@ class Suite:
                         assert_ran(known["run"], case)
                 body(**{name: known[name] for name in names})
 
-            made = _made(Test(self.module, table, ask), number, kind, names, essential)
+            made = _made(Test(self.module, table, ask), requirement, kind, weight, names)
             made.__module__ = body.__module__
             return made
 
         return decorate
 
     def given_communicator(
-        self, number: float, *table: Row, kind: str = "communication", comm: str = "comm"
+        self,
+        requirement: str,
+        *table: Row,
+        weight: float = 1.0,
+        kind: str = "communication",
+        comm: str = "comm",
     ) -> Callable[..., None]:
         """On ranks of a larger world, in another order: right, and the other ranks have peace.
 
@@ -478,12 +483,13 @@ class Suite:
                     f"sent more than {here:.0f}."
                 )
 
-        return _made(Test(self.module, table, ask), number, kind)
+        return _made(Test(self.module, table, ask), requirement, kind, weight)
 
     def slow_messages(
         self,
-        number: float,
+        requirement: str,
         *table: Row,
+        weight: float = 1.0,
         kind: str = "safety",
         kinds: Sequence[int] = (),
         sends: Sequence[str] = ("rendezvous",),
@@ -504,20 +510,25 @@ class Suite:
                 run = right_run(ranks, slow)
                 assert_requests_complete(run, slow, kinds or _MESSAGES)
 
-        return _made(Test(self.module, table, ask), number, kind)
+        return _made(Test(self.module, table, ask), requirement, kind, weight)
 
     def waiting_sends(
-        self, number: float, *table: Row, kind: str = "safety"
+        self, requirement: str, *table: Row, weight: float = 1.0, kind: str = "safety"
     ) -> Callable[..., None]:
         """Right where every send waits for its receive, not only where short ones are buffered."""
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             assert_requests_complete(_where_sends_wait(case, ranks), case)
 
-        return _made(Test(self.module, table, ask), number, kind)
+        return _made(Test(self.module, table, ask), requirement, kind, weight)
 
     def second_call(
-        self, number: float, *table: Row, kind: str = "values", inputs_kept: bool = False
+        self,
+        requirement: str,
+        *table: Row,
+        weight: float = 1.0,
+        kind: str = "values",
+        inputs_kept: bool = False,
     ) -> Callable[..., None]:
         """Two calls in a row are both right, and the second leaves the first one's result alone.
 
@@ -528,24 +539,28 @@ class Suite:
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             right_twice(ranks, case, inputs_kept=inputs_kept)
 
-        return _made(Test(self.module, table, ask), number, kind)
+        return _made(Test(self.module, table, ask), requirement, kind, weight)
 
-    def inputs_kept(self, number: float, *table: Row, kind: str = "values") -> Callable[..., None]:
+    def inputs_kept(
+        self, requirement: str, *table: Row, weight: float = 1.0, kind: str = "values"
+    ) -> Callable[..., None]:
         """No rank changes what it was given."""
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             assert_inputs_kept(right_run(ranks, case), case)
 
-        return _made(Test(self.module, table, ask), number, kind)
+        return _made(Test(self.module, table, ask), requirement, kind, weight)
 
-    def real_ranks(self, number: float, *table: Row, kind: str = "reality") -> Callable[..., None]:
+    def real_ranks(
+        self, requirement: str, *table: Row, weight: float = 1.0, kind: str = "reality"
+    ) -> Callable[..., None]:
         """The same values under a real ``mpiexec``, or on torch's gloo."""
         fixture = "gloo" if self.module.endswith("_torch") else "mpi"
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             case.check(fixtures["run"])
 
-        return _made(RealTest(self.module, table, ask), number, kind, [fixture])
+        return _made(RealTest(self.module, table, ask), requirement, kind, weight, [fixture])
 
 
 _MESSAGES = (Kind.ISEND, Kind.IRECV)
@@ -563,7 +578,7 @@ def _where_sends_wait(case: Case, ranks: Any) -> Result:
 
 
 def _made(
-    test: Test, number: float, kind: str, names: Iterable[str] = (), essential: bool = False
+    test: Test, requirement: str, kind: str, weight: float, names: Iterable[str] = ()
 ) -> Callable[..., None]:
     """A function that pytest takes for a test, with the fixtures that the body names."""
     more = [name for name in names if name not in ("case", "run", "ranks")]
@@ -575,5 +590,5 @@ def _made(
     parameters = [inspect.Parameter(name, keyword) for name in ("ranks", *more)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.suite_test = test  # type: ignore[attr-defined]
-    marked: Callable[..., None] = points(number, kind, test.module, essential=essential)(run)
+    marked: Callable[..., None] = shows(requirement, kind, test.module, weight=weight)(run)
     return marked

@@ -10,6 +10,8 @@ from autograder import scratch
 from autograder.course.assignment import CHECKS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.suite import nursery
+from ringside.checking.public_tests import TestRecord
+from ringside.checking.requirements import Requirements, score
 
 TIMEOUT_S = 300.0
 
@@ -37,9 +39,11 @@ def percent(plan: Assignment, module: str, source: str) -> float:
 
 def _percent(record: Path, module: str, said: str) -> float:
     try:
-        tests = json.loads(record.read_text(encoding="utf-8"))["tests"]
+        found = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         sentence = f"the public tests of {module} left no record: {said[-800:]}"
         raise AssignmentError(sentence) from None
-    possible = sum(test["points"] for test in tests)
-    return round(100 * sum(test["earned"] for test in tests) / possible, 2) if possible else 0.0
+    tests = [TestRecord(**test) for test in found["tests"]]
+    possible = sum(test.points for test in tests)
+    earned = score(Requirements.from_json(found["requirements"][module]), tests)
+    return round(100 * earned / possible, 2) if possible else 0.0

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autograder.author.verify.verify import Finding, Report
+from ringside.checking import cut
+
+MAX_SAYS = 160  # characters of what a student reads
 
 
 def table(report: Report) -> str:
@@ -42,16 +45,18 @@ def table(report: Report) -> str:
 
 
 def _points(report: Report) -> list[str]:
-    """What each wrong submission earned in public and in hidden, where both are known."""
-    wrongs = [wrong for wrong in report.of("wrong") if wrong.public is not None]
+    """What each wrong submission earned, beside what its author claims, and what it is told."""
+    wrongs = [wrong for wrong in report.of("wrong") if wrong.whole]
     if not wrongs:
         return []
     wide = max(len(wrong.name) for wrong in wrongs)
-    lines = [f"{'wrong submission':<{wide}}{'public %':>10}{'hidden':>8}  hidden tests that fail"]
+    head = f"{'wrong submission':<{wide}}{'earns':>7}{'claimed':>11}{'public':>8}  what it is told"
+    lines = [head]
     for wrong in wrongs:
-        lines.append(
-            f"{wrong.name:<{wide}}{wrong.public:>10.0f}{wrong.score:>8.1f}  {len(wrong.failed)}"
-        )
+        claimed = "{:g} to {:g}".format(*wrong.earns) if wrong.earns else "nothing"
+        public = "" if wrong.public is None else f"{wrong.public:.0f}"
+        says = cut(wrong.says.partition("\n")[0], MAX_SAYS)
+        lines.append(f"{wrong.name:<{wide}}{wrong.score:>7.1f}{claimed:>11}{public:>8}  {says}")
     return lines
 
 

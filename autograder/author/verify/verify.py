@@ -2,20 +2,20 @@
 
     reference      full marks in every module
     stub           no marks, no crash, and every message is a sentence
-    wrong/         each fails the test that it names; of the others, only tests of values are run,
-                   as far as the first that fails (``autograder.course.edits``)
+    wrong/         each fails the test that it names, and earns what its author wrote down before it
+                   was graded (``autograder.course.edits``)
     right/*.py     each gets full marks, however unusual it is
 
 The reference earns all points of the public tests too, unless a sample alone is graded.
 
-Where a wrong submission says what it ``earns``, it is graded whole, and its points must lie there.
-With ``--points`` all wrong ones are, by the public tests too: a table shows both, and an honest
+With ``--points`` wrong ones are graded by the public tests too: a table shows both, and an honest
 mistake that has all public points may lose at most 10 of 100 in the hidden suite.
 
 ``--lines`` types what each failed test offers to type, and compares what comes
 (``autograder.author.verify.reproduce``).
 
-With ``--sample`` only a part is graded, always the same one; see ``sample``.
+With ``--sample`` only a part is graded, always the same one (see ``sample``), and of a wrong one
+only the test that it names and tests of values, as far as the first that fails.
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ class Finding:
     failed: list[str] = field(default_factory=list)
     caught_by: str = ""  # the test that a wrong one must fail, where it does
     whole: bool = False  # of a wrong one, all tests were run
+    earns: tuple[float, float] | None = None  # of a wrong one, what its author claims
+    says: str = ""  # of a wrong one, what its student reads first of the test that it must fail
+    shares: dict[str, float] = field(default_factory=dict)  # of each test, what was earned of it
     killed_by_values: bool = False
     public: float | None = None  # percent of the public points, where they were asked for
     not_run: bool = False  # since the deadline had passed
@@ -151,26 +154,28 @@ def stub(source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def judge(subject: Subject, result: ModuleResult) -> Finding:
+def judge(subject: Subject, result: ModuleResult, *, whole: bool = True) -> Finding:
     """Compare what the suite said with what is expected."""
     tests = result.tests
     failed = [test.name for test in tests if not test.is_full]
     by_values = any(test.kind in VALUES_ONLY and not test.is_full for test in tests)
-    score = sum(test.earned for test in tests)
-    finding = Finding(subject.kind, subject.module, subject.name, True, score=score)
+    finding = Finding(subject.kind, subject.module, subject.name, True, score=result.score)
     finding.failed, finding.killed_by_values = failed, by_values
+    finding.whole, finding.earns = whole, subject.earns
+    finding.says = next((test.message for test in tests if test.name == subject.fails), "")
+    finding.shares = {t.name: round(t.earned / t.points, 4) for t in tests if t.points}
     finding.caught_by = subject.fails if subject.fails in failed else ""
     if result.error:
         finding.ok, finding.sentence = False, f"the grader failed: {result.error}"
         return finding
-    finding.ok, finding.sentence = _expected(subject, tests, failed, score)
+    finding.ok, finding.sentence = _expected(subject, tests, failed, result.score, whole)
     return finding
 
 
 def _expected(
-    subject: Subject, tests: list[TestResult], failed: list[str], score: float
+    subject: Subject, tests: list[TestResult], failed: list[str], score: float, whole: bool
 ) -> tuple[bool, str]:
-    possible = sum(test.points for test in tests)
+    possible = round(sum(test.points for test in tests), 6)
     if subject.kind != "wrong" and possible != SUITE_POINTS:
         return False, f"the suite's points add up to {possible:g}, not {SUITE_POINTS:g}"
     if subject.kind in ("reference", "right"):
@@ -180,7 +185,7 @@ def _expected(
         silent = [test.name for test in tests if not test.message.strip()]
         return score == 0 and not silent, f"earned {score:g}" if score else " ".join(silent)
     if subject.fails in failed:
-        low, high = subject.earns or (0.0, SUITE_POINTS)
+        low, high = (subject.earns if whole else None) or (0.0, SUITE_POINTS)
         sentence = f"earns {score:g} points, not {low:g} to {high:g}"
         return (True, "") if low <= score <= high else (False, sentence)
     if subject.fails in {test.name for test in tests}:
@@ -204,7 +209,7 @@ def verify(
 
     Args:
         only_sample: grade what `sample` takes.
-        points: grade wrong submissions whole, and by the public tests.
+        points: grade wrong submissions by the public tests, too.
     """
     started = time.monotonic()
     report = Report(plan.name, whole=not only_sample)
@@ -220,7 +225,7 @@ def verify(
             return Finding(
                 subject.kind, subject.module, subject.name, False, sentence, not_run=True
             )
-        whole = points or subject.earns is not None
+        whole = not only_sample
         with staged(plan, {subject.module: subject.source}) as stage:
             result = run_suite(
                 plan,
@@ -230,8 +235,7 @@ def verify(
                 sandbox=sandbox,
                 about="" if whole else subject.fails,
             )
-        finding = judge(subject, result)
-        finding.whole = whole
+        finding = judge(subject, result, whole=whole)
         if (points and subject.kind == "wrong") or (
             subject.kind == "reference" and not only_sample
         ):

@@ -20,6 +20,8 @@ import pytest
 
 from autograder.course.assignment import CHECKS, Assignment, AssignmentError
 from autograder.course.course import Course
+from ringside.checking.points import MARK, Worth, give_points, worth_of
+from ringside.checking.requirements import RequirementsError
 
 __all__ = ["CollectedTest", "of_assignment"]
 
@@ -29,13 +31,14 @@ _INI = Path(__file__).with_name("pytest.ini")
 
 @dataclass(frozen=True)
 class CollectedTest:
-    """One test, with what its mark says (``ringside.checking.points``)."""
+    """One test, with what is known of it (``ringside.checking.points``)."""
 
     file: str  # checks/test_ring.py
     name: str
     module: str  # empty: it has no mark
     kind: str
     points: float
+    requirement: str = ""
 
 
 def of_assignment(plan: Assignment, course: Course) -> tuple[CollectedTest, ...]:
@@ -75,17 +78,22 @@ class _Collector:
         self.tests: list[CollectedTest] = []
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.addinivalue_line("markers", "points(number, kind, module, essential): its worth")
+        config.addinivalue_line("markers", MARK)
         config.addinivalue_line("markers", "filterwarnings(filter): pytest's own")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        try:
+            give_points(items)
+        except RequirementsError as error:
+            raise pytest.UsageError(str(error)) from None
         for item in items:
             file = item.path.relative_to(self.folder).as_posix()
-            mark = item.get_closest_marker("points")
-            module = str(mark.kwargs.get("module", "")) if mark else ""
-            kind = str(mark.kwargs.get("kind", "")) if mark else ""
-            number = float(mark.args[0]) if mark else 0.0
-            self.tests.append(CollectedTest(file, item.name, module, kind, number))
+            worth = worth_of(item) or Worth("", "", "", 0.0)
+            self.tests.append(
+                CollectedTest(
+                    file, item.name, worth.module, worth.kind, worth.points, worth.requirement
+                )
+            )
 
 
 def main(folder: str) -> int:

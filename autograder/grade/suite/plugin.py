@@ -34,8 +34,9 @@ from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from ringside.checking import Verdict, cut, noted
-from ringside.checking.essential import hold_to_the_essential
 from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
+from ringside.checking.points import MARK, give_points, worth_of
+from ringside.checking.requirements import RequirementsError
 from ringside.checking.suite import name_tests
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits
@@ -172,8 +173,8 @@ def _text_of(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
 
 def _kind(item: pytest.Item) -> str:
     """What a test's points are for."""
-    marker = item.get_closest_marker("points")
-    return str(marker.kwargs.get("kind")) if marker is not None else ""
+    worth = worth_of(item)
+    return worth.kind if worth is not None else ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -182,10 +183,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the job, and register the marker that carries points."""
-    config.addinivalue_line(
-        "markers", "points(number, kind, module, essential): what a test is worth"
-    )
+    """Read the job, and register the mark of tests."""
+    config.addinivalue_line("markers", MARK)
     path = config.getoption("--job")
     if path:
         job = SuiteJob(**json.loads(Path(path).read_text(encoding="utf-8")))
@@ -215,6 +214,10 @@ class Recorder:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Verification of a wrong module: the test it must fail first, then those of values."""
         name_tests(items)
+        try:
+            self.record.requirements = give_points(items).get(self.record.module)
+        except RequirementsError as error:
+            self.record.error = str(error)
         if not self.job.about:
             return
         kinds = {item.name: _kind(item) for item in items}
@@ -251,13 +254,12 @@ class Recorder:
         return report
 
     def _note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        marker = item.get_closest_marker("points")
-        kind = _kind(item)
-        if marker is None or kind not in KINDS:
-            self.record.error = f"{item.name} has no points marker with a known kind"
+        worth = worth_of(item)
+        if worth is None or worth.kind not in KINDS:
+            self.record.error = f"{item.name} has no mark `shows` with a known kind"
             return
-        test = TestResult(item.name, kind, float(marker.args[0]))
-        test.essential = bool(marker.kwargs.get("essential"))
+        kind = worth.kind
+        test = TestResult(item.name, kind, worth.points, requirement=worth.requirement)
         test.seconds = round(call.duration, 3)
         test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
         error = call.excinfo.value if call.excinfo is not None else None
@@ -340,10 +342,5 @@ class Recorder:
             self.record.error = (
                 f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
             )
-        for test in self.record.tests:
-            # Before tests are held to the essential one: waivers undo that (`waived`).
-            test.uncut, test.uncut_message = test.earned, test.message
-        if not self.job.about:
-            hold_to_the_essential(self.record.tests)
         content = json.dumps(asdict(self.record), allow_nan=False)
         write_atomically(Path(self.job.record), content.encode())

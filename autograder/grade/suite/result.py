@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from autograder.course.assignment import SUITE_POINTS
+from ringside.checking import requirements
+from ringside.checking.requirements import Requirements
 
 __all__ = ["InvalidResult", "ModuleResult", "TestResult"]
 
@@ -36,10 +38,8 @@ class TestResult:
     reproduce: str = ""
     seconds: float = 0.0
     world_sizes: list[int] = field(default_factory=list)  # of its runs
-    essential: bool = False  # whether a module that fails it misses the point
-    uncut: float | None = None  # what it earned before the module was held to its essential test
-    uncut_message: str | None = None
     waived: str = ""  # why the course gave its points to all
+    requirement: str = ""  # which it shows
 
     @property
     def is_full(self) -> bool:
@@ -57,6 +57,7 @@ class ModuleResult:
 
     module: str
     tests: list[TestResult] = field(default_factory=list)
+    requirements: Requirements | None = None
     counts: list[dict[str, Any]] = field(default_factory=list)
     timeline_svg: str | None = None
     sandbox: str = ""
@@ -82,7 +83,9 @@ class ModuleResult:
         try:
             result = cls(**_known(cls, content))
             result.tests = [TestResult(**_known(TestResult, test)) for test in result.tests]
-        except TypeError as error:
+            if result.requirements is not None:
+                result.requirements = Requirements.from_json(result.requirements)  # type: ignore[arg-type]
+        except (KeyError, TypeError) as error:
             raise InvalidResult(f"{error}: {str(content)[:200]}") from None
         result.check()
         return result
@@ -108,7 +111,7 @@ class ModuleResult:
     @property
     def score(self) -> float:
         """What its tests earned, of 100."""
-        return round(min(sum((test.earned for test in self.tests), 0.0), SUITE_POINTS), 4)
+        return min(requirements.score(self.requirements, self.tests), SUITE_POINTS)
 
 
 def _known(kind: type[ModuleResult | TestResult], content: object) -> dict[str, Any]:

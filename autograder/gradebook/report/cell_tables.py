@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
 
 from autograder.collect.cluster_run import RunCheck
 from autograder.course.assignment import ModuleSpec
 from autograder.grade.outcome import Outcome
-from autograder.gradebook.report.feedback import shown, test_rows
-
-if TYPE_CHECKING:
-    pass
+from autograder.gradebook.report.feedback import TestRow, requirement_rows, shown
+from ringside.checking.requirements import held_back
 
 # The formgrader has Bootstrap's style sheet, and none of its own for tables in outputs.
 FORMGRADER_TABLE = 'class="table table-condensed" style="width: auto"'
@@ -27,13 +24,19 @@ def module_table(module: ModuleSpec, outcome: Outcome) -> str:
         head += " (extra credit)"
     untouched = module.name in outcome.untouched and not points
     rows = "".join(
-        f"<tr{FORMGRADER_ROW[row.state]}><td {NOWRAP}>{row.earned:g} / {row.points:g}</td>"
-        f"<td>{_text(row.name)}</td><td>{_text(row.message)}{_detail(row.detail)}</td></tr>"
-        for row in ([] if untouched else test_rows(outcome, module))
+        f"<tr{FORMGRADER_ROW[row.state]}>"
+        f"<td {NOWRAP}>{round(row.earned, 1):g} / {round(row.points, 1):g}</td>"
+        f"<td>{_text(row.says)}</td><td>{''.join(map(_lacking, row.tests))}</td></tr>"
+        for row in ([] if untouched else requirement_rows(outcome, module))
     )
+    result = outcome.results.get(module.name)
+    if result and (sentence := held_back(result.requirements, result.tests)):
+        rows += f"<tr{FORMGRADER_ROW['none']}><td></td><td colspan=2>{_text(sentence)}</td></tr>"
     message = f"<p>{_text(shown(outcome.message))}</p>" if outcome.message else ""
     message += "<p>It is as it was released: nothing is written yet.</p>" if untouched else ""
-    head_row = f"<tr><th {NOWRAP}>of 100</th><th>test</th><th>what it says</th></tr>"
+    head_row = (
+        f"<tr><th {NOWRAP}>of 100</th><th>what is asked for</th><th>what its tests say</th></tr>"
+    )
     table = f"<table {FORMGRADER_TABLE}>{head_row}{rows}</table>"
     # MathJax would turn a student's words into links; these classes keep it away.
     return (
@@ -42,8 +45,12 @@ def module_table(module: ModuleSpec, outcome: Outcome) -> str:
     )
 
 
-def _detail(text: str) -> str:
-    return f"<pre>{html.escape(text)}</pre>" if text else ""
+def _lacking(test: TestRow) -> str:
+    """What a test says that lacks points; nothing of others."""
+    if test.state == "full" and not test.waived:
+        return ""
+    detail = f"<pre>{html.escape(test.detail)}</pre>" if test.detail else ""
+    return f"<p>{_text(test.name)}: {_text(test.message)}</p>{detail}"
 
 
 def run_table(run: RunCheck) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autograder import notebooks, svg
@@ -18,7 +18,8 @@ from autograder.grade.outcome import Outcome, clamp
 from autograder.grade.points import Account, Part
 from ringside import kit
 from ringside.checking import cut
-from ringside.checking.reasons import by_reason, reason, with_held
+from ringside.checking.reasons import by_reason, reason
+from ringside.checking.requirements import held_back
 from ringside.units import format_count
 
 if TYPE_CHECKING:
@@ -56,12 +57,32 @@ class TestRow:
     detail: str  # what the student's code said: an exception with its line, a deadlock
     reproduce: str
     waived: str = ""  # why its points went to all
+    requirement: str = ""
 
     @property
     def state(self) -> str:
-        if self.earned >= self.points - 1e-9:
-            return "full"
-        return "none" if self.earned <= 0 else "part"
+        return state(self.earned, self.points)
+
+
+@dataclass(frozen=True)
+class RequirementRow:
+    """What a module must do, and the tests that show it."""
+
+    says: str
+    is_the_point: bool
+    tests: tuple[TestRow, ...]
+
+    @property
+    def points(self) -> float:
+        return sum(test.points for test in self.tests)
+
+    @property
+    def earned(self) -> float:
+        return sum(test.earned for test in self.tests)
+
+    @property
+    def state(self) -> str:
+        return state(self.earned, self.points)
 
 
 @dataclass(frozen=True)
@@ -70,7 +91,6 @@ class Failure:
 
     test: TestRow
     others: tuple[TestRow, ...]
-    held: tuple[TestRow, ...] = ()  # tests that are right, and hardly count while it fails
 
     @property
     def lost(self) -> float:
@@ -113,6 +133,8 @@ class ModuleSection:
     untouched: bool
     missing: bool
     tests: tuple[TestRow, ...]
+    requirements: tuple[RequirementRow, ...]
+    held_back: str  # a sentence where it earns less than its requirements
     failures: tuple[Failure, ...]
     counts: tuple[CountRow, ...]
     timeline: str
@@ -125,9 +147,7 @@ class ModuleSection:
 
     @property
     def state(self) -> str:
-        if self.points >= self.weight - 1e-9:
-            return "full"
-        return "none" if self.points <= 0 else "part"
+        return state(self.points, self.weight)
 
 
 @dataclass(frozen=True)
@@ -183,6 +203,13 @@ class Page:
         return 100 * self.totals.score / self.totals.max_score if self.totals.max_score else 0.0
 
 
+def state(earned: float, points: float) -> str:
+    """How much of some points was earned: "full", "part" or "none"."""
+    if earned >= points - 1e-9:
+        return "full"
+    return "none" if earned <= 0 else "part"
+
+
 def shown(text: object, max_text: int = MAX_TEXT, max_lines: int = MAX_LINES) -> str:
     """`text` without invisible characters, cut to what a reader can take in."""
     clean = INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", str(text).replace("\r\n", "\n"))
@@ -205,9 +232,29 @@ def test_rows(outcome: Outcome, module: ModuleSpec) -> tuple[TestRow, ...]:
             detail=shown(test.detail),
             reproduce=shown(test.reproduce, 500, 4),
             waived=shown(test.waived, 600, 6),
+            requirement=shown(test.requirement, 100, 1),
         )
         for test in outcome.tests(module.name)
     )
+
+
+def requirement_rows(outcome: Outcome, module: ModuleSpec) -> tuple[RequirementRow, ...]:
+    """The requirements of a module with their tests; a test of none stands alone."""
+    tests = test_rows(outcome, module)
+    result = outcome.results.get(module.name)
+    asked = result.requirements if result else None
+    the_point = asked.the_point if asked else ""
+    rows = [
+        RequirementRow(
+            shown(each.says, 400, 4),
+            each.name == the_point,
+            tuple(test for test in tests if test.requirement == each.name),
+        )
+        for each in (asked.each if asked else ())
+    ]
+    others = [test for test in tests if not any(test in row.tests for row in rows)]
+    rows += [RequirementRow(test.name, False, (test,)) for test in others]
+    return tuple(row for row in rows if row.tests)
 
 
 def sentence(name: str) -> str:
@@ -221,11 +268,8 @@ def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
     def reason_of(test: TestRow) -> str | None:
         return reason(test.message) if test.state == "none" and test.message else None
 
-    failed, held = with_held(
-        [test for test in tests if test.state != "full"], lambda test: test.message
-    )
-    groups = [Failure(*group) for group in by_reason(failed, reason_of)]
-    return (replace(groups[0], held=tuple(held)), *groups[1:]) if groups else ()
+    failed = [test for test in tests if test.state != "full"]
+    return tuple(Failure(*group) for group in by_reason(failed, reason_of))
 
 
 def graded_cells(nb: NotebookNode, unread: Collection[str] = ()) -> list[GradedCell]:
@@ -332,6 +376,8 @@ def _section(module: ModuleSpec, outcome: Outcome, account: Account) -> ModuleSe
         untouched=module.name in outcome.untouched,
         missing=module.name not in outcome.modules,
         tests=tests,
+        requirements=requirement_rows(outcome, module),
+        held_back=held_back(result.requirements, result.tests) if result else "",
         failures=failures(tests),
         counts=_counts(result.counts if result else []),
         timeline=svg.clean((result and result.timeline_svg) or ""),

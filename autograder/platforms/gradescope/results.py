@@ -98,6 +98,8 @@ def _tests(plan: Assignment, outcome: Outcome, visibility: str) -> list[dict[str
         more = round((part.points or 0.0) - sum(row["score"] for row in module_rows), 4)
         if abs(more) > SMALLEST or part.comment:
             name = f"{module.name}: by hand, beside the tests"
+            if not part.by_hand and not part.comment:
+                name = f"{module.name}: without the point of the exercise not all counts"
             module_rows.append(
                 _row(name, f"{at}.{len(module_rows) + 1}", more, 0.0, part.comment, visibility)
             )

@@ -1,0 +1,142 @@
+"""What a module is asked for, in the words of its docstring, and what each of it is worth.
+
+``checks/requirements.toml`` of an assignment, for students to read as well::
+
+    [ring]
+    the_point = "own_messages"  # the requirement without which the scheme isn't there
+    without_it = 20             # what a module earns at most without it, of 100
+    points = [
+        ["sum", 40, "All ranks get the sum, for any length on any number of ranks."],
+        ["own_messages", 20, "Messages to neighbours carry the data, no library collective."],
+        ...
+    ]
+
+Tests name the requirement that they show, and share its points by their weights. So a requirement
+earns what the share of its cases earns, in public and in the hidden run alike.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ringside.errors import RingsideError
+
+FILE = "requirements.toml"
+ALL_POINTS = 100.0  # of a module
+WITHOUT_IT = (10, 50)  # what may be left without the point of the exercise
+
+
+class RequirementsError(RingsideError):
+    """An assignment's requirements can't be read, or don't fit its tests."""
+
+
+class Shown(Protocol):
+    """A test's record, public or hidden."""
+
+    requirement: str
+    points: float
+    earned: float
+    message: str
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What a module must do, as its docstring says it."""
+
+    name: str
+    points: float
+    says: str
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """All that a module is asked for.
+
+    Attributes:
+        the_point: the requirement without which the scheme isn't there.
+        without_it: what the module earns at most where nothing of that is shown.
+    """
+
+    the_point: str
+    without_it: float
+    each: tuple[Requirement, ...]
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Requirements:
+        """What ``dataclasses.asdict`` made of them."""
+        each = tuple(Requirement(**one) for one in content["each"])
+        return cls(content["the_point"], content["without_it"], each)
+
+    def most(self, tests: Sequence[Shown]) -> float:
+        """What the module earns at most, by how much of the point of the exercise is shown."""
+        # Of a call that wasn't made nothing is known.
+        asked = [test for test in tests if test.requirement == self.the_point]
+        asked = [test for test in asked if not test.message.startswith("not run")]
+        if not (possible := sum(test.points for test in asked)):
+            return ALL_POINTS
+        share = sum(test.earned for test in asked) / possible
+        return self.without_it + share * (ALL_POINTS - self.without_it)
+
+
+def score(requirements: Requirements | None, tests: Sequence[Shown]) -> float:
+    """What a module's tests earned, of 100 points."""
+    earned = sum((test.earned for test in tests), 0.0)
+    most = requirements.most(tests) if requirements else ALL_POINTS
+    return round(min(earned, most), 4)
+
+
+def held_back(requirements: Requirements | None, tests: Sequence[Shown]) -> str:
+    """A sentence where a module earns less than its requirements, for want of its point."""
+    earned = sum(test.earned for test in tests)
+    if requirements is None or earned <= (most := requirements.most(tests)) + 1e-9:
+        return ""
+    says = next(one.says for one in requirements.each if one.name == requirements.the_point)
+    return (
+        f"{round(earned, 1):g} points, of which {round(most, 1):g} count: the point of the "
+        f"exercise is missing or incomplete. {says}"
+    )
+
+
+def read(path: Path) -> dict[str, Requirements]:
+    """The requirements of each module of an assignment.
+
+    Raises:
+        RequirementsError: there is no such file, or a module's table is wrong; both are named.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RequirementsError(f"{path} is missing: it says what each test is worth.") from None
+    except (OSError, ValueError) as error:
+        raise RequirementsError(f"{path} can't be read: {error}") from None
+    return {module: _of_module(path, module, table) for module, table in content.items()}
+
+
+def _of_module(path: Path, module: str, table: Any) -> Requirements:
+    def refuse(what: str) -> RequirementsError:
+        return RequirementsError(f"{path}, [{module}]: {what}")
+
+    try:
+        found = Requirements(
+            table["the_point"],
+            table["without_it"],
+            tuple(Requirement(*row) for row in table["points"]),
+        )
+        total = sum(each.points for each in found.each)
+    except (KeyError, TypeError) as error:
+        raise refuse(f"{error}; it has the_point, without_it and points.") from None
+    names = [each.name for each in found.each]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise refuse(f"{min(twice)} stands there twice.")
+    if found.the_point not in names:
+        raise refuse(f"the_point is {found.the_point!r}, which is none of {', '.join(names)}.")
+    low, high = WITHOUT_IT
+    if not low <= found.without_it <= high:
+        raise refuse(f"without_it is {found.without_it}; it lies between {low} and {high}.")
+    if total != ALL_POINTS:
+        raise refuse(f"the requirements are worth {total:g} points, not {ALL_POINTS:g}.")
+    return found
