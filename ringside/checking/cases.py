@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import dataclasses
 import functools
 import math
@@ -123,6 +124,35 @@ class Case:
     def right(self) -> Sequence[Any]:
         """What each rank must return, by a serial computation."""
         raise NotImplementedError
+
+    def wrong(self) -> Mapping[str, Any]:
+        """What usual mistakes give in the place of ``right``, by the sentence that names each.
+
+        A sentence says what was computed and what is asked for: "This is the sum of the ranks'
+        gradients; the mean is asked for."
+        """
+        return {}
+
+    def compare(self, run: Result) -> None:
+        """``check``, whose verdict names the usual mistake that gives these values, if one does."""
+        try:
+            self.check(run)
+        except Verdict as verdict:
+            for sentence, values in self.wrong().items():
+                if self._would_pass(run, values):
+                    verdict.sentence += f" {sentence}"
+                    break
+            raise
+
+    def _would_pass(self, run: Result, values: Any) -> bool:
+        """Whether a run would be right if these values were."""
+        mistaken = copy.copy(self)
+        object.__setattr__(mistaken, "right", lambda: values)
+        try:
+            mistaken.check(run)
+        except Verdict:
+            return False
+        return True
 
     def check(self, run: Result) -> None:
         """Raise a verdict unless every rank returned what it must."""
@@ -323,7 +353,9 @@ class Formula(Case):
         """Raise a verdict unless it is the right value."""
         right = self.right()
         if right is not None and not alike(value, right):
-            raise Verdict(f"{self} is {brief(value)}; it must be {brief(right)}.")
+            named = (says for says, other in self.wrong().items() if alike(value, other))
+            says = next((f" {says}" for says in named), "")
+            raise Verdict(f"{self} is {brief(value)}; it must be {brief(right)}.{says}")
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(brief, self.arguments()))})"

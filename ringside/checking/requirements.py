@@ -10,6 +10,7 @@
         ["own_messages", 20, "Messages to neighbours carry the data, no library collective."],
         ...
     ]
+    hints = ["...", "..."]      # for who is stuck, one step after the other (`ringside hint ring`)
 
 Tests name the requirement that they show, and share its points by their weights. So a requirement
 earns what the share of its cases earns, in public and in the hidden run alike.
@@ -59,17 +60,19 @@ class Requirements:
     Attributes:
         the_point: the requirement without which the scheme isn't there.
         without_it: what the module earns at most where nothing of that is shown.
+        hints: for who is stuck, in the order in which they help.
     """
 
     the_point: str
     without_it: float
     each: tuple[Requirement, ...]
+    hints: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Requirements:
         """What ``dataclasses.asdict`` made of them."""
         each = tuple(Requirement(**one) for one in content["each"])
-        return cls(content["the_point"], content["without_it"], each)
+        return cls(content["the_point"], content["without_it"], each, tuple(content["hints"]))
 
     def most(self, tests: Sequence[Shown]) -> float:
         """What the module earns at most, by how much of the point of the exercise is shown."""
@@ -125,6 +128,7 @@ def _of_module(path: Path, module: str, table: Any) -> Requirements:
             table["the_point"],
             table["without_it"],
             tuple(Requirement(*row) for row in table["points"]),
+            tuple(table.get("hints", ())),
         )
         total = sum(each.points for each in found.each)
     except (KeyError, TypeError) as error:

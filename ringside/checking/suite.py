@@ -344,7 +344,7 @@ def right_run(ranks: Any, case: Case) -> Result:
         Verdict: they aren't.
     """
     run = called(ranks, case)
-    case.check(run)
+    case.compare(run)
     if case.announced:
         assert_declared_at_once(run, case, case.declared_like)
     return run
@@ -385,7 +385,7 @@ def check_other_values(case: Case, of: Case, run: Result, values: list[Any], wor
         words: how the sentence begins, before what is wrong.
     """
     try:
-        of.check(dataclasses.replace(run, values=values))
+        of.compare(dataclasses.replace(run, values=values))
     except Verdict as verdict:
         sentence = verdict.sentence.removeprefix(f"{of}: ")
         raise case.fail(f"{words} {sentence}", verdict.detail) from None
@@ -558,7 +558,7 @@ class Suite:
         fixture = "gloo" if self.module.endswith("_torch") else "mpi"
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
-            case.check(fixtures["run"])
+            case.compare(fixtures["run"])
 
         return _made(RealTest(self.module, table, ask), requirement, kind, weight, [fixture])
 
