@@ -24,6 +24,7 @@ import websocket
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE_S = 600.0  # only ends what hangs: a loaded machine is slow
+REFUSED = "net::ERR_CONNECTION_REFUSED"
 KEYS = {"Enter": 13, "Escape": 27, "Backspace": 8, "Tab": 9}
 # Where the middle of an element is, if a click there reaches it; else null. What comes into sight
 # by scrolling may change its size, so the place is asked for twice.
@@ -210,8 +211,9 @@ class Browser:
     def errors(self) -> list[str]:
         """What the page complained of: exceptions, error logs, files that did not come."""
         self.ask("1")
+        addresses: dict[str, str] = {}  # by the number of the request
         found = []
-        for event in self._events:
+        for event in list(self._events):
             told = event.get("params", {})
             match event.get("method"):
                 case "Runtime.exceptionThrown":
@@ -219,10 +221,20 @@ class Browser:
                 case "Runtime.consoleAPICalled" if told["type"] in ("error", "assert"):
                     found.append(str([value.get("value") for value in told["args"]]))
                 case "Log.entryAdded" if told["entry"]["level"] == "error":
-                    found.append(f"{told['entry']['text']} {told['entry'].get('url', '')}")
+                    entry = told["entry"]
+                    if REFUSED not in entry["text"] or not self._comes(entry.get("url", "")):
+                        found.append(f"{entry['text']} {entry.get('url', '')}")
+                case "Network.requestWillBeSent":
+                    addresses[told["requestId"]] = told["request"]["url"]
                 case "Network.loadingFailed" if not told.get("canceled"):
-                    found.append(told["errorText"])
+                    address = addresses.get(told["requestId"], "")
+                    if told["errorText"] != REFUSED or not self._comes(address):
+                        found.append(f"{told['errorText']} {address}")
         return found
+
+    def _comes(self, address: str) -> bool:
+        """Whether an address answers now: a busy machine may refuse a connection once."""
+        return bool(self.ask(f"fetch({json.dumps(address)}).then(() => true, () => false)"))
 
     def requested(self) -> list[str]:
         """The addresses that the page asked for."""

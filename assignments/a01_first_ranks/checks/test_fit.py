@@ -22,43 +22,43 @@ def of_steps(sizes, form="list"):
 
 
 @suite.test(
-    15, "values",
+    "values", "values",
     Fit(SIZES, times(SIZES, 1e-6, 1e-9), gives=(1.00000003747e-06, 9.99999737466e-10)),
-    Fit(SIZES, times(SIZES, 3e-5, 2e-10), gives=(3.00000012868e-05, 1.99999869946e-10)),
+    Fit(SIZES, times(SIZES, 3e-5, 2e-10), gives=(3.00000012868e-05, 1.99999869946e-10)), weight=15,
 )  # fmt: skip
 def test_exact_times(case, run):
     """The two numbers that made them."""
 
 
-@suite.test(20, "values", *(Fit(SIZES[::by], MEASURED_S[::by], gives=FITTED) for by in (1, -1)))
+@suite.test("values", "values", *(Fit(SIZES[::by], MEASURED_S[::by], gives=FITTED) for by in (1, -1)), weight=20)
 def test_noise_counts_alike_at_all_sizes(case, run):
     """Residuals are fractions of the measured times."""
 
 
 @suite.test(
-    15, "values", Fit(tuple(CLOUD_US), tuple(round(1e-6 * us, 9) for us in CLOUD_US.values()),
+    "values", "values", Fit(tuple(CLOUD_US), tuple(round(1e-6 * us, 9) for us in CLOUD_US.values()),
         gives=(2.75662455121e-05, 4.49754166544e-10)),
     # beta is negative, then alpha
     Fit((1, 10, 100), (3e-6, 2e-6, 1e-6), gives=(2.42952266346e-06, -1.4360208584e-08)),
-    Fit((1000, 2000, 4000), (1e-6, 3e-6, 9e-6), gives=(-1.3734939759e-06, 2.34939759036e-09)),
+    Fit((1000, 2000, 4000), (1e-6, 3e-6, 9e-6), gives=(-1.3734939759e-06, 2.34939759036e-09)), weight=15,
 )  # fmt: skip
 def test_measured_times_of_a_cloud(case, run):
     """Nothing is cut off."""
 
 
 @suite.test(
-    10, "values",
+    "values", "values",
     Fit((512, 8, 64, 8), (1.5e-6, 0.9e-6, 1.2e-6, 1.1e-6),
         gives=(1.00995328059e-06, 9.99865861041e-10)),
-    *(Fit(SIZES, MEASURED_S, form, gives=FITTED) for form in ("array", "int32")),
+    *(Fit(SIZES, MEASURED_S, form, gives=FITTED) for form in ("array", "int32")), weight=10,
 )  # fmt: skip
 def test_any_order_repeated_sizes_and_arrays(case, run):
     """A size that comes several times counts so many times."""
 
 
 @suite.test(
-    10, "values", Residuals((0, 1000, 9000), (2e-6, 2e-6, 8e-6), gives=[0.5, 0.0, -0.25]),
-    Residuals((9000, 0), (8e-6, 2e-6), "array", 2e-6, 5e-10, gives=[0.1875, 0.0]),
+    "values", "values", Residuals((0, 1000, 9000), (2e-6, 2e-6, 8e-6), gives=[0.5, 0.0, -0.25]),
+    Residuals((9000, 0), (8e-6, 2e-6), "array", 2e-6, 5e-10, gives=[0.1875, 0.0]), weight=10,
 )  # fmt: skip
 def test_residuals(case, run):
     """Fractions of the measured times, positive where a message was slower than the model says."""
@@ -68,14 +68,14 @@ IN_ORDER, IN_ANY = "sizes in order", "sizes in any order"
 
 
 @suite.test(
-    10, "values", group(IN_ORDER, of_steps(sorted(STEPPED))), group(IN_ANY, of_steps(STEPPED)),
+    "values", "values", group(IN_ORDER, of_steps(sorted(STEPPED))), group(IN_ANY, of_steps(STEPPED)), weight=10,
 )  # fmt: skip
 def test_two_regimes(case, run):
     """The threshold, and both lines."""
 
 
 @suite.test(
-    10, "values",
+    "values", "values",
     group(
         IN_ORDER,
         TwoRegimes((1, 2, 3, 4), (1e-6, 2e-6, 9e-6, 9.5e-6), gives=(3, (0, 1e-6), (7.5e-6, 5e-7))),
@@ -86,26 +86,26 @@ def test_two_regimes(case, run):
             (4, 1, 3, 2, 3), (9.5e-6, 1e-6, 9e-6, 2e-6, 8.5e-6), "array",
             gives=(3, (0.0, 1e-06), (6.44290375204e-06, 7.6427406199e-07)),
         ),
-    ),
+    ), weight=10,
 )  # fmt: skip
 def test_two_regimes_at_the_ends_and_of_a_cloud(case, run):
     """Two sizes may be left on a side."""
 
 
 @suite.test(
-    5, "safety", Fit((8, 800), (1e-6, 2e-6), gives=(9.89898989899e-07, 1.26262626263e-09)),
+    "safety", "safety", Fit((8, 800), (1e-6, 2e-6), gives=(9.89898989899e-07, 1.26262626263e-09)),
     Fit((8, 8), (1e-6, 2e-6), raises="ValueError"),
-    TwoRegimes((1, 2, 3, 3), (1e-6,) * 4, raises="ValueError"),
+    TwoRegimes((1, 2, 3, 3), (1e-6,) * 4, raises="ValueError"), weight=5,
 )  # fmt: skip
 def test_too_few_sizes_are_refused(case, run):
     """With a ValueError."""
 
 
 @suite.test(
-    5, "safety",
+    "safety", "safety",
     group("fit", *(Fit(SIZES, MEASURED_S, form, gives=FITTED) for form in ("list", "float64"))),
     group("residuals", Residuals((0, 1000), (2e-6, 2e-6), "float64", gives=[0.5, 0.0])),
-    group("two_regimes", of_steps(STEPPED, "float64")),
+    group("two_regimes", of_steps(STEPPED, "float64")), weight=5,
 )  # fmt: skip
 def test_inputs_stay_as_they_were(case, run):
     """Lists, and arrays of floats."""

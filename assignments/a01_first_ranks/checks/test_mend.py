@@ -40,9 +40,8 @@ def of_each(exchange=(), mean=(), collect=()):
 
 
 @suite.test(
-    4, "communication",
-    *of_each([Exchange(4, 50, machine="buffered")], (), [Collect(4, 2, 25, machine="buffered")]),
-    essential=True, checked=False,
+    "point", "communication",
+    *of_each([Exchange(4, 50, machine="buffered")], (), [Collect(4, 2, 25, machine="buffered")]), checked=False, weight=4,
 )  # fmt: skip
 def test_data_travels_in_messages(case, run):
     for rank, sent in enumerate(run.sent_bytes()):
@@ -54,32 +53,32 @@ def test_data_travels_in_messages(case, run):
 
 
 @suite.test(
-    9, "values",
+    "values", "values",
     group(SEVERAL, Exchange(4, 6), Exchange(3, 300), Exchange(2, 0), weight=3),
-    group(ONE, Exchange(1, 4)),
+    group(ONE, Exchange(1, 4)), weight=9,
 )  # fmt: skip
 def test_exchange(case, run):
     """Each rank gets the previous one's; every send waits until its receive is posted."""
 
 
 @suite.test(
-    11, "values", group(WITH, mean(3, 2), mean(6), mean(3, 4, equal=0.1)),
-    group(WITHOUT, mean(4, 0, 1), mean(0, 5, 0, 2)),
+    "values", "values", group(WITH, mean(3, 2), mean(6), mean(3, 4, equal=0.1)),
+    group(WITHOUT, mean(4, 0, 1), mean(0, 5, 0, 2)), weight=11,
 )  # fmt: skip
 def test_mean_and_deviation(case, run):
     """On every rank; no NaN where all elements are equal."""
 
 
 @suite.test(
-    14, "values", Collect(3, 4, 5), Collect(2, 3, 1), Collect(1, 2, 2), Collect(4, 0, 3),
-    *(Collect(6, 2, 3, latencies=seed) for seed in LATENCY_SEEDS),
+    "values", "values", Collect(3, 4, 5), Collect(2, 3, 1), Collect(1, 2, 2), Collect(4, 0, 3),
+    *(Collect(6, 2, 3, latencies=seed) for seed in LATENCY_SEEDS), weight=14,
 )  # fmt: skip
 def test_collect(case, run):
     """Squares in order of rank and row, whichever messages are slow."""
 
 
 @suite.test(
-    4, "values", *of_each([Exchange(3, 4), Exchange(1, 4)], [mean(3, 2)], [Collect(3, 2, 4)])
+    "values", "values", *of_each([Exchange(3, 4), Exchange(1, 4)], [mean(3, 2)], [Collect(3, 2, 4)]), weight=4
 )
 def test_inputs_stay_and_results_are_new(case, run, ranks):
     assert_inputs_kept(run, case)
@@ -87,10 +86,10 @@ def test_inputs_stay_and_results_are_new(case, run, ranks):
     right_twice(ranks, case)
 
 
-test_real_mpi = suite.real_ranks(5, Exchange(3, 9), mean(4, 2, 7), Collect(3, 2, 4))
+test_real_mpi = suite.real_ranks("reality", Exchange(3, 9), mean(4, 2, 7), Collect(3, 2, 4), weight=5)
 
 
-@suite.test(8, "communication", Exchange(4, 10), Exchange(2, 3))
+@suite.test("communication", "communication", Exchange(4, 10), Exchange(2, 3), weight=8)
 def test_exchange_sends_to_the_next_rank_only(case, run, ranks):
     nbytes = 8 * case.n
     assert_only_messages(run, case)
@@ -104,7 +103,7 @@ def test_exchange_sends_to_the_next_rank_only(case, run, ranks):
 
 
 @suite.test(
-    8, "communication", group(WITH, mean(50, 40, 30), mean(*[2] * 9)), group(WITHOUT, mean(50, 0))
+    "communication", "communication", group(WITH, mean(50, 40, 30), mean(*[2] * 9)), group(WITHOUT, mean(50, 0)), weight=8
 )
 def test_mean_and_deviation_by_few_numbers(case, run):
     if any(run.sent_messages()):
@@ -126,7 +125,7 @@ def test_mean_and_deviation_by_few_numbers(case, run):
             )
 
 
-@suite.test(8, "communication", Collect(3, 4, 5), Collect(4, 2, 3))
+@suite.test("communication", "communication", Collect(3, 4, 5), Collect(4, 2, 3), weight=8)
 def test_collect_sends_to_rank_0_only(case, run):
     assert_only_messages(run, case)
     allowed = np.zeros((case.p, case.p), int)
@@ -140,11 +139,11 @@ def test_collect_sends_to_rank_0_only(case, run):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    6, *of_each([Exchange(3, 4)], [mean(3, 1, 2)], [Collect(3, 2, 4)])
+    "group", *of_each([Exchange(3, 4)], [mean(3, 1, 2)], [Collect(3, 2, 4)]), weight=6
 )
 
 
-@suite.test(5, "safety", *of_each([Exchange(4, 20)], (), [Collect(3, 2, 4)]))
+@suite.test("safety", "safety", *of_each([Exchange(4, 20)], (), [Collect(3, 2, 4)]), weight=5)
 def test_exchange_and_collect_in_any_order(case, ranks):
     for seed in LATENCY_SEEDS:
         for machine in ("buffered", "rendezvous"):
@@ -153,7 +152,7 @@ def test_exchange_and_collect_in_any_order(case, ranks):
 
 
 @suite.test(
-    8, "safety", *of_each([Exchange(4, 20)], [mean(3, 2, 2)], [Collect(4, 3, 2), Collect(2, 0, 2)])
+    "safety", "safety", *of_each([Exchange(4, 20)], [mean(3, 2, 2)], [Collect(4, 3, 2), Collect(2, 0, 2)]), weight=8
 )
 def test_what_is_started_ends(case, run):
     assert_requests_complete(run, case, STARTED)
@@ -161,14 +160,14 @@ def test_what_is_started_ends(case, run):
         raise case.fail(f"a message was never received: {run.unreceived[0]}")
 
 
-@suite.test(5, "speed", Exchange(9, 1250, machine=f"{LONG_WIRE},poll_s=1e-10"))
+@suite.test("speed", "speed", Exchange(9, 1250, machine=f"{LONG_WIRE},poll_s=1e-10"), weight=5)
 def test_exchange_takes_no_longer_on_more_ranks(case, run):
     machine = run.machine
     bound_s = 3 * (machine.alpha_s + 8 * case.n * machine.beta_s_per_byte)
     assert_makespan(run, bound_s, case, full=1.0, half=2.0)
 
 
-@suite.test(5, "speed", Collect(4, 5, 100))
+@suite.test("speed", "speed", Collect(4, 5, 100), weight=5)
 def test_collect_takes_one_row_after_the_other(case, run):
     machine = run.machine
     row_s = machine.alpha_s + 8 * case.n * machine.beta_s_per_byte

@@ -42,10 +42,9 @@ SMALL = both((2, 10, 2, 1), (4, 10, 3, 2))
 
 
 @suite.test(
-    4, "communication",
+    "point", "communication",
     group("bounce", Bounce(2, 100, 3, machine="buffered")),
-    group("ping", Ping(2, 800, 3, machine="buffered")),
-    essential=True, checked=False,
+    group("ping", Ping(2, 800, 3, machine="buffered")), checked=False, weight=4,
 )  # fmt: skip
 def test_two_ranks_exchange_messages(case, run):
     for source, dest in ((0, 1), (1, 0)):
@@ -58,28 +57,28 @@ def test_two_ranks_exchange_messages(case, run):
 
 
 @suite.test(
-    12, "values", group(PARTNER_1, Bounce(2, 5, 3), Bounce(3, 5, 2, dtype="float32")),
-    group(OTHERS, Bounce(4, 5, 3, 2, "int64"), Bounce(3, 0, 1, 2)),
+    "values", "values", group(PARTNER_1, Bounce(2, 5, 3), Bounce(3, 5, 2, dtype="float32")),
+    group(OTHERS, Bounce(4, 5, 3, 2, "int64"), Bounce(3, 0, 1, 2)), weight=12,
 )  # fmt: skip
 def test_what_was_sent_comes_back(case, run):
     """On rank 0, to the bit; the others return None."""
 
 
 @suite.test(
-    14, "values",
+    "values", "values",
     group(PARTNER_1, Ping(2, 1000, 3), Ping(3, 0, 1), Ping(2, 20, 5)),
-    group(OTHERS, Ping(3, 4000, 2, 2, machine="alpha_s=5e-05,beta_s_per_byte=2e-09,poll_s=1e-10")),
+    group(OTHERS, Ping(3, 4000, 2, 2, machine="alpha_s=5e-05,beta_s_per_byte=2e-09,poll_s=1e-10")), weight=14,
 )  # fmt: skip
 def test_time_of_a_message(case, run):
     """Half of the mean round trip."""
 
 
-@suite.test(4, "values", BusyPing(3, 2000, 12, members=(2, 0, 1), world=3, machine=BUFFERED))
+@suite.test("values", "values", BusyPing(3, 2000, 12, members=(2, 0, 1), world=3, machine=BUFFERED), weight=4)
 def test_mean_where_one_trip_takes_longer(case, ranks):
     disturbed(case, ranks, "where one round trip takes longer than the others")
 
 
-@suite.test(9, "values", group(PARTNER_1, LatePing(2, 100, 2)), group(OTHERS, LatePing(3, 8, 3, 2)))
+@suite.test("values", "values", group(PARTNER_1, LatePing(2, 100, 2)), group(OTHERS, LatePing(3, 8, 3, 2)), weight=9)
 def test_who_comes_late_is_waited_for_first(case, ranks):
     disturbed(case, ranks, f"if rank {case.who} comes 1 ms late")
 
@@ -92,17 +91,17 @@ def disturbed(case, ranks, words):
     )  # fmt: skip
 
 
-@suite.test(4, "values", Bounce(2, 6, 2))
+@suite.test("values", "values", Bounce(2, 6, 2), weight=4)
 def test_inputs_stay_and_results_are_new(case, run, ranks):
     assert_inputs_kept(run, case)
     assert_new(run, case)
     right_twice(ranks, case)
 
 
-test_real_mpi = suite.real_ranks(5, Bounce(3, 50, 4), Ping(3, 100, 5))
+test_real_mpi = suite.real_ranks("reality", Bounce(3, 50, 4), Ping(3, 100, 5), weight=5)
 
 
-@suite.test(10, "communication", *SMALL)
+@suite.test("communication", "communication", *SMALL, weight=10)
 def test_messages_on_both_ways(case, run):
     allowed = np.zeros((case.p, case.p), int)
     allowed[0, case.partner] = allowed[case.partner, 0] = case.trips
@@ -113,7 +112,7 @@ def test_messages_on_both_ways(case, run):
         raise case.fail(f"rank {source} sent rank {dest} {sent}; {right} {are} asked for.")
 
 
-@suite.test(7, "communication", *SMALL)
+@suite.test("communication", "communication", *SMALL, weight=7)
 def test_bytes_of_the_messages(case, run, ranks):
     allowed = [0] * case.p
     allowed[0] = allowed[case.partner] = case.trips * case.nbytes
@@ -127,7 +126,7 @@ BUSY = {int(kind) for kind in (Kind.ISEND, Kind.IRECV, Kind.WAIT, Kind.COLLECTIV
 ALONE = group("one rank", Bounce(1, 3, 2), Ping(1, 3, 2), weight=4)
 
 
-@suite.test(6, "communication", *both((3, 10, 2, 1), (4, 10, 3, 2)), ALONE)
+@suite.test("communication", "communication", *both((3, 10, 2, 1), (4, 10, 3, 2)), ALONE, weight=6)
 def test_others_are_left_alone(case, run, ranks):
     assert_only_messages(run, case)
     if case.p == 1:
@@ -141,16 +140,16 @@ def test_others_are_left_alone(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    5,
+    "group",
     group("bounce", Bounce(3, 5, 2, 2)),
     group("ping", Ping(2, 100, 2)),
-    group("one rank", Bounce(1, 4, 2), Ping(1, 100, 2), weight=2),
+    group("one rank", Bounce(1, 4, 2), Ping(1, 100, 2), weight=2), weight=5,
 )
 
 
 @suite.test(
-    7, "safety", *SMALL,
-    group("bounce with other partners", Bounce(3, 5, 2, 2, machine="buffered", latencies=1)),
+    "safety", "safety", *SMALL,
+    group("bounce with other partners", Bounce(3, 5, 2, 2, machine="buffered", latencies=1)), weight=7,
 )  # fmt: skip
 def test_sends_may_wait_and_requests_end(case, run):
     assert_requests_complete(run, case)
@@ -160,7 +159,7 @@ def test_sends_may_wait_and_requests_end(case, run):
 EAGER = group("sends that don't wait", Bounce(3, 100, 4, machine=BUFFERED), weight=4)
 
 
-@suite.test(7, "schedule", *both((2, 1000, 4, 1), (3, 10, 2, 2)), EAGER)
+@suite.test("schedule", "schedule", *both((2, 1000, 4, 1), (3, 10, 2, 2)), EAGER, weight=7)
 def test_messages_follow_one_another(case, run):
     least_s = 2 * case.trips * case.trip_s(run)
     if run.makespan_s >= least_s * (1 - 1e-9):
@@ -177,6 +176,6 @@ def test_messages_follow_one_another(case, run):
     )
 
 
-@suite.test(6, "speed", *both((2, 1000, 4, 1), (3, 10, 2, 2)))
+@suite.test("speed", "speed", *both((2, 1000, 4, 1), (3, 10, 2, 2)), weight=6)
 def test_nothing_is_waited_for_besides(case, run):
     assert_makespan(run, 2 * case.trips * case.trip_s(run), case)

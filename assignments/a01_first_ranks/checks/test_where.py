@@ -21,25 +21,25 @@ def on_nodes(p, ranks_per_node, visible="0,1,2,3", sends="rendezvous", **options
 
 
 @suite.test(
-    20, "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 3))
+    "values", "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 3)), weight=20
 )
 def test_host_and_local_rank(case, run):
     """In order of ranks."""
 
 
-@suite.test(15, "values", on_nodes(4, 2, "0,1", members=(3, 0, 2, 1), world=5))
+@suite.test("values", "values", on_nodes(4, 2, "0,1", members=(3, 0, 2, 1), world=5), weight=15)
 def test_ranks_of_a_host_need_not_be_neighbours(case, run):
     """``comm`` has another order than the world, and not all of its ranks."""
 
 
 @suite.test(
-    15, "values", on_nodes(3, 3, "2,GPU-8f"), on_nodes(2, 1, ""), on_nodes(3, 2, ("7", None, "0,1"))
+    "values", "values", on_nodes(3, 3, "2,GPU-8f"), on_nodes(2, 1, ""), on_nodes(3, 2, ("7", None, "0,1")), weight=15
 )
 def test_gpu_of_each_rank(case, run):
     """Of those that a rank sees, beginning again where they are fewer than ranks."""
 
 
-@suite.test(12, "values", on_nodes(3, 2, "7,8"), on_nodes(3, 3, None))
+@suite.test("values", "values", on_nodes(3, 2, "7,8"), on_nodes(3, 3, None), weight=12)
 def test_rank_0_alone_prints(case, run):
     first, rows = run.output[run.members[0]], case.rows(run)
     printed = [text for text in first.splitlines() if re.match(r"rank \d+:", text)]
@@ -54,10 +54,10 @@ def test_rank_0_alone_prints(case, run):
             raise case.fail(f"rank {rank} printed a line; only rank 0 prints.")
 
 
-test_real_mpi = suite.real_ranks(8, Where(3, ("0,1", None, "0,1")))
+test_real_mpi = suite.real_ranks("reality", Where(3, ("0,1", None, "0,1")), weight=8)
 
 
-@suite.test(10, "communication", on_nodes(4, 2, None), on_nodes(6, 3))
+@suite.test("communication", "communication", on_nodes(4, 2, None), on_nodes(6, 3), weight=10)
 def test_few_calls(case, run):
     made = -(-len(run.comm_calls) // case.p)
     for rank in range(case.p):
@@ -71,7 +71,7 @@ def test_few_calls(case, run):
             raise case.fail(f"rank {rank} sent {sent} messages; at most {MESSAGES} are allowed.")
 
 
-@suite.test(10, "communication", on_nodes(4, 2, None), on_nodes(14, 4, UUIDS))
+@suite.test("communication", "communication", on_nodes(4, 2, None), on_nodes(14, 4, UUIDS), weight=10)
 def test_few_bytes(case, run):
     for rank, sent in enumerate(run.sent_bytes()):
         shared = [used for used in run.collectives if rank in used.members]
@@ -80,7 +80,7 @@ def test_few_bytes(case, run):
             raise case.fail(f"rank {rank} gave {gave:.0f} bytes; at most {NBYTES} are allowed.")
 
 
-@suite.test(5, "safety", on_nodes(4, 2, "0"))
+@suite.test("safety", "safety", on_nodes(4, 2, "0"), weight=5)
 def test_messages_may_arrive_in_any_order(case, ranks):
     for seed in LATENCY_SEEDS:
         for machine in ("buffered", "rendezvous"):
@@ -88,6 +88,6 @@ def test_messages_may_arrive_in_any_order(case, ranks):
     right_in_a_row(ranks, case)
 
 
-@suite.test(5, "safety", on_nodes(4, 2), on_nodes(3, 3))
+@suite.test("safety", "safety", on_nodes(4, 2), on_nodes(3, 3), weight=5)
 def test_what_is_started_ends(case, run):
     assert_requests_complete(run, case, (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE))

@@ -6,14 +6,14 @@ from ringside.checking.suite import Suite
 suite = Suite("sgd_torch")
 
 
-@suite.test(14, "values", RoundTrip(SMALL), RoundTrip(FLAT, "float32"), RoundTrip(SQUARE))
+@suite.test("values", "values", RoundTrip(SMALL), RoundTrip(FLAT, "float32"), RoundTrip(SQUARE), weight=14)
 def test_the_model_is_the_network_of_sgd(case, run):
     names = run.values[0][0]
     if names != case.layers:
         raise case.fail(f"the model is {names}; it must be {case.layers}, and learn.")
 
 
-@suite.test(8, "safety", RoundTrip(SMALL), RoundTrip(SQUARE))
+@suite.test("safety", "safety", RoundTrip(SMALL), RoundTrip(SQUARE), weight=8)
 def test_arrays_and_model_share_nothing(case, run):
     *_, later, given, fresh, changed = run.values[0]
     case.same(later, case.params, "what to_numpy gave, after the model has changed, array")
@@ -27,37 +27,37 @@ def test_arrays_and_model_share_nothing(case, run):
 # -- the step --------------------------------------------------------------------------------------
 
 
-@suite.test(4, "values", Steps(sizes=(6,)), essential=True, checked=False)
+@suite.test("point", "values", Steps(sizes=(6,)), checked=False, weight=4)
 def test_the_model_goes_forward_and_autograd_backward(case, run):
     *_, seen = run.values[0]
     if not any(grad for *_, grad in seen["passes"]):
         raise case.fail("train_step must call model(x) with gradients on; autograd goes backward.")
 
 
-@suite.test(12, "values", Steps(sizes=(7,)), Steps(FLAT, (1,), moving=True))
+@suite.test("values", "values", Steps(sizes=(7,)), Steps(FLAT, (1,), moving=True), weight=12)
 def test_one_step(case, run):
     """Parameters, velocity and loss are those of ``sgd.py``."""
 
 
-@suite.test(12, "values", Steps((64, 6, 10), (20, 9, 1), pixels=True))
+@suite.test("values", "values", Steps((64, 6, 10), (20, 9, 1), pixels=True), weight=12)
 def test_several_steps_on_digits(case, run):
     """The optimizer keeps the velocity."""
 
 
 @suite.test(
-    8, "values", Steps(dtype="float32", lr=0.001), Steps(x_dtype="uint8", lr=0.001),
-    Evaluate(dtype="float32", x_dtype="int64"),
+    "values", "values", Steps(dtype="float32", lr=0.001), Steps(x_dtype="uint8", lr=0.001),
+    Evaluate(dtype="float32", x_dtype="int64"), weight=8,
 )  # fmt: skip
 def test_float32_and_integer_samples(case, run):
     """Samples are taken in the dtype of the parameters."""
 
 
-@suite.test(6, "values", Steps(stale=True), Steps(stale=True, frozen=(0, 1)))
+@suite.test("values", "values", Steps(stale=True), Steps(stale=True, frozen=(0, 1)), weight=6)
 def test_old_gradients_and_frozen_parameters(case, run):
     """What is in ``grad`` before counts for nothing."""
 
 
-@suite.test(4, "safety", Steps())
+@suite.test("safety", "safety", Steps(), weight=4)
 def test_samples_stay_and_losses_are_floats(case, run):
     *_, seen = run.values[0]
     if seen["changed"]:
@@ -72,7 +72,7 @@ def test_samples_stay_and_losses_are_floats(case, run):
         )
 
 
-@suite.test(8, "schedule", Steps(), Steps(DEEP, (5,), training=False))
+@suite.test("schedule", "schedule", Steps(), Steps(DEEP, (5,), training=False), weight=8)
 def test_work_of_a_step(case, run):
     *_, seen = run.values[0]
     sizes, passes = list(case.sizes), [number for number, *_ in seen["passes"]]
@@ -95,12 +95,12 @@ def test_work_of_a_step(case, run):
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-@suite.test(10, "values", Evaluate(), Evaluate(DEEP, 9, dropout=0.5))
+@suite.test("values", "values", Evaluate(), Evaluate(DEEP, 9, dropout=0.5), weight=10)
 def test_loss_and_accuracy(case, run):
     """In evaluation mode."""
 
 
-@suite.test(8, "safety", Evaluate(dropout=0.5), Evaluate(training=False))
+@suite.test("safety", "safety", Evaluate(dropout=0.5), Evaluate(training=False), weight=8)
 def test_evaluation_leaves_the_model_as_it_was(case, run):
     *_, seen = run.values[0]
     if not seen["mode"]:
@@ -115,7 +115,7 @@ def test_evaluation_leaves_the_model_as_it_was(case, run):
         raise case.fail("evaluate must return two Python floats.")
 
 
-@suite.test(6, "memory", Evaluate())
+@suite.test("memory", "memory", Evaluate(), weight=6)
 def test_evaluation_keeps_no_graph(case, run):
     *_, seen = run.values[0]
     if any(grad for *_, grad in seen["passes"]):

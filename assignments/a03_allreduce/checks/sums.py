@@ -50,34 +50,36 @@ class Sums(Suite):
         kinds = [kind] if kind else self.kinds
         return shares(*(each(*size) for each in kinds for size in sizes))
 
-    def _values(self, number, *table, body=None):
+    def _values(self, requirement, *table, body=None, weight=1.0):
         """A test of values; ``body`` may ask more of each run."""
 
         def test(case, run):
             if body is not None:
                 body(case, run)
 
-        return self.test(number, "values", *table)(test)
+        return self.test(requirement, "values", *table, weight=weight)(test)
 
-    def powers_of_two(self, number, kind=None, body=None):
+    def powers_of_two(self, requirement, kind=None, body=None, weight=1.0):
         sizes = (4, 8), (4, 10), (4, 3), (4, 0), (2, 7), (8, 24)
         special = self._special(4, kind)
-        return self._values(number, *self._cases(*sizes, kind=kind), *special, body=body)
+        return self._values(
+            requirement, *self._cases(*sizes, kind=kind), *special, body=body, weight=weight
+        )
 
-    def other_sizes(self, number, kind=None):
+    def other_sizes(self, requirement, kind=None, weight=1.0):
         sizes = (1, 11), (3, 11), (5, 11), (6, 12), (7, 3)
         special = self._special(3, kind)
-        return self._values(number, *self._cases(*sizes, kind=kind), *special)
+        return self._values(requirement, *self._cases(*sizes, kind=kind), *special, weight=weight)
 
     def _special(self, p, kind):
         kinds = [kind] if kind else self.kinds
         return shares(*(each(p, 3 * p, special=True) for each in kinds))
 
-    def dtypes(self, number, *more):
+    def dtypes(self, requirement, *more, weight=1.0):
         sizes = (3, 7, "float32"), (3, 7, "int64"), (4, 8, "int64")
-        return self._values(number, *self._cases(*sizes), *shares(*more))
+        return self._values(requirement, *self._cases(*sizes), *shares(*more), weight=weight)
 
-    def inputs(self, number, *more):
+    def inputs(self, requirement, *more, weight=1.0):
         """Inputs may have gaps and be read-only, and they stay as they were."""
         cases = [
             case
@@ -85,41 +87,47 @@ class Sums(Suite):
             for case in (kind(4, 9), kind(1, 5, stride=2), kind(3, 7, stride=2))
         ]
 
-        @self.test(number, "values", *shares(*cases, *more))
+        @self.test(requirement, "values", *shares(*cases, *more), weight=weight)
         def test(case, run):
             assert_inputs_kept(run, case)
 
         return test
 
-    def again(self, number, *more):
+    def again(self, requirement, *more, weight=1.0):
         """A second call gives other values, and leaves the first result alone."""
         cases = [kind(p, 6, again=True) for kind in self.kinds for p in (3, 1)]
-        return self._values(number, *shares(*cases, *more))
+        return self._values(requirement, *shares(*cases, *more), weight=weight)
 
-    def real(self, number):
-        return self.real_ranks(number, *self._cases((3, 11)))
+    def real(self, requirement, weight=1.0):
+        return self.real_ranks(requirement, *self._cases((3, 11)), weight=weight)
 
-    def in_part(self, number, *more, **words):
-        return self.given_communicator(number, *self._cases((4, 10)), *shares(*more), **words)
+    def in_part(self, requirement, *more, **words):
+        return self.given_communicator(requirement, *self._cases((4, 10)), *shares(*more), **words)
 
-    def point_to_point(self, number, *more):
+    def point_to_point(self, requirement, *more, weight=1.0):
         """No library collective is called, not even a barrier, and few communicators are made."""
 
-        @self.test(number, "communication", *self._cases((1, 10), (4, 10)), *shares(*more))
+        @self.test(
+            requirement,
+            "communication",
+            *self._cases((1, 10), (4, 10)),
+            *shares(*more),
+            weight=weight,
+        )
         def test(case, run):
             assert_own_messages(run, case)
 
         return test
 
-    def waiting(self, number, *more):
+    def waiting(self, requirement, *more, weight=1.0):
         sizes = (2, 10), (3, 10), (4, 10), (3, 0)
-        return self.waiting_sends(number, *self._cases(*sizes), *shares(*more))
+        return self.waiting_sends(requirement, *self._cases(*sizes), *shares(*more), weight=weight)
 
-    def any_order(self, number, *more):
+    def any_order(self, requirement, *more, weight=1.0):
         """Right whichever messages are slow, whether sends wait or not."""
         words = "right where all messages take as long, wrong where some are slow. There:"
 
-        @self.test(number, "safety", *self._cases((4, 10)), *shares(*more))
+        @self.test(requirement, "safety", *self._cases((4, 10)), *shares(*more), weight=weight)
         def test(case, ranks):
             for seed in LATENCY_SEEDS:
                 for machine in ("buffered", "rendezvous"):

@@ -33,24 +33,24 @@ def assert_scheme_at_8(case, run):
 
 
 @suite.test(
-    6, "communication", group("recursive_doubling", Doubling(8, 24)),
-    group("halving_doubling", Halving(8, 24)), essential=True, checked=False,
+    "point", "communication", group("recursive_doubling", Doubling(8, 24)),
+    group("halving_doubling", Halving(8, 24)), checked=False, weight=6,
 )  # fmt: skip
 def test_each_rank_has_log2_p_partners(case, run):
     assert_scheme(case, run)
 
 
-test_recursive_doubling_on_2_4_and_8_ranks = suite.powers_of_two(7, Doubling, assert_scheme_at_8)
-test_recursive_doubling_on_3_5_6_and_7_ranks = suite.other_sizes(6, Doubling)
-test_halving_doubling_on_2_4_and_8_ranks = suite.powers_of_two(7, Halving, assert_scheme_at_8)
-test_halving_doubling_on_3_5_6_and_7_ranks = suite.other_sizes(6, Halving)
-test_dtype_is_kept_and_integers_are_exact = suite.dtypes(4)
-test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs(5)
-test_second_call_is_independent = suite.again(4)
-test_real_mpi = suite.real(4)
+test_recursive_doubling_on_2_4_and_8_ranks = suite.powers_of_two("values", Doubling, assert_scheme_at_8, weight=7)
+test_recursive_doubling_on_3_5_6_and_7_ranks = suite.other_sizes("values", Doubling, weight=6)
+test_halving_doubling_on_2_4_and_8_ranks = suite.powers_of_two("values", Halving, assert_scheme_at_8, weight=7)
+test_halving_doubling_on_3_5_6_and_7_ranks = suite.other_sizes("values", Halving, weight=6)
+test_dtype_is_kept_and_integers_are_exact = suite.dtypes("values", weight=4)
+test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("values", weight=5)
+test_second_call_is_independent = suite.again("values", weight=4)
+test_real_mpi = suite.real("values", weight=4)
 
 
-@suite.test(11, "communication", *shares(Doubling(4, 12), Doubling(5, 12)))
+@suite.test("communication", "communication", *shares(Doubling(4, 12), Doubling(5, 12)), weight=11)
 def test_recursive_doubling_bytes_and_messages(case, run, ranks):
     """log2 of the power of two, and the fold."""
     assert_own_data(run, case)
@@ -59,17 +59,17 @@ def test_recursive_doubling_bytes_and_messages(case, run, ranks):
     assert_messages(run, [case.steps + case.fold] * case.p, case)
 
 
-@suite.test(10, "communication", *shares(Halving(4, 12), Halving(5, 12)))
+@suite.test("communication", "communication", *shares(Halving(4, 12), Halving(5, 12)), weight=10)
 def test_halving_doubling_bytes(case, run, ranks):
     assert_own_data(run, case)
     ranks.record(case, run, {"sent_bytes": [case.most_nbytes] * case.p})
     assert_bytes(run, [case.most_nbytes] * case.p, case)
 
 
-test_given_communicator_is_used = suite.in_part(4)
-test_only_point_to_point_calls = suite.point_to_point(3)
-test_sends_may_wait_for_their_receives = suite.waiting(4)
-test_messages_may_arrive_in_any_order = suite.any_order(4)
+test_given_communicator_is_used = suite.in_part("values", weight=4)
+test_only_point_to_point_calls = suite.point_to_point("values", weight=3)
+test_sends_may_wait_for_their_receives = suite.waiting("values", weight=4)
+test_messages_may_arrive_in_any_order = suite.any_order("values", weight=4)
 
 
 def assert_time_of(case, run):
@@ -79,16 +79,16 @@ def assert_time_of(case, run):
 
 
 @suite.test(
-    7, "speed", group("long vectors", Doubling(8, 10_000, machine="long wire")),
-    group("short vectors", Doubling(8, 16, machine="short wire")),
+    "speed", "speed", group("long vectors", Doubling(8, 10_000, machine="long wire")),
+    group("short vectors", Doubling(8, 16, machine="short wire")), weight=7,
 )  # fmt: skip
 def test_recursive_doubling_time(case, run):
     assert_time_of(case, run)
 
 
 @suite.test(
-    8, "speed", group("long vectors", Halving(8, 10_000, machine="long wire")),
-    group("short vectors", Halving(8, 16, machine="short wire")),
+    "speed", "speed", group("long vectors", Halving(8, 10_000, machine="long wire")),
+    group("short vectors", Halving(8, 16, machine="short wire")), weight=8,
 )  # fmt: skip
 def test_halving_doubling_time(case, run):
     assert_time_of(case, run)

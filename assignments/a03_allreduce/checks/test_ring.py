@@ -16,39 +16,39 @@ HALVES = Scatter, Gather
 
 
 @suite.test(
-    6, "communication", group("reduce_scatter", Scatter(4, 12)), group("all_gather", Gather(4, 12)),
-    group("all_reduce", Ring(4, 12)), essential=True, checked=False,
+    "point", "communication", group("reduce_scatter", Scatter(4, 12)), group("all_gather", Gather(4, 12)),
+    group("all_reduce", Ring(4, 12)), checked=False, weight=6,
 )  # fmt: skip
 def test_data_goes_round_the_ring(case, run):
     assert_round_a_ring(run, case)
 
 
-@suite.test(9, "values", *shares(Scatter(4, 8), Scatter(3, 7), Scatter(1, 2), Scatter(5, 3)))
+@suite.test("values", "values", *shares(Scatter(4, 8), Scatter(3, 7), Scatter(1, 2), Scatter(5, 3)), weight=9)
 def test_reduce_scatter_gives_rank_r_shard_r(case, run):
     """As shard_bounds cuts."""
 
 
-@suite.test(8, "values", *shares(Gather(4, 8), Gather(3, 7), Gather(1, 2), Gather(5, 3)))
+@suite.test("values", "values", *shares(Gather(4, 8), Gather(3, 7), Gather(1, 2), Gather(5, 3)), weight=8)
 def test_all_gather_puts_shards_in_order(case, run):
     """The same on every rank."""
 
 
-test_sum_on_2_4_and_8_ranks = suite.powers_of_two(5)
-test_sum_on_3_5_6_and_7_ranks = suite.other_sizes(5)
+test_sum_on_2_4_and_8_ranks = suite.powers_of_two("values", weight=5)
+test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("values", weight=5)
 test_dtype_is_kept_and_integers_are_exact = suite.dtypes(
-    5, Scatter(3, 7, "int64"), Gather(3, 7, "float32")
+    "values", Scatter(3, 7, "int64"), Gather(3, 7, "float32"), weight=5
 )
 test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs(
-    5, *(half(4, 9) for half in HALVES), *(half(3, 7, stride=2) for half in HALVES)
+    "values", *(half(4, 9) for half in HALVES), *(half(3, 7, stride=2) for half in HALVES), weight=5
 )
 test_second_call_is_independent = suite.again(
-    4, *(half(p, 6, again=True) for half in HALVES for p in (3, 1))
+    "values", *(half(p, 6, again=True) for half in HALVES for p in (3, 1)), weight=4
 )
-test_real_mpi = suite.real(4)
+test_real_mpi = suite.real("values", weight=4)
 
 
 @suite.test(
-    12, "communication", *shares(Ring(4, 12), Ring(3, 10, "float32"), Scatter(3, 6), Gather(3, 6))
+    "communication", "communication", *shares(Ring(4, 12), Ring(3, 10, "float32"), Scatter(3, 6), Gather(3, 6)), weight=12
 )
 def test_bytes_per_rank(case, run, ranks):
     """At most 2 (p - 1) shards of ceil(n / p) elements, and half of that in a half."""
@@ -62,22 +62,22 @@ def test_bytes_per_rank(case, run, ranks):
     assert_messages(run, [128 * (case.p - 1)] * case.p, case)
 
 
-@suite.test(6, "communication", *shares(Ring(4, 12), Scatter(5, 10), Gather(5, 10)))
+@suite.test("communication", "communication", *shares(Ring(4, 12), Scatter(5, 10), Gather(5, 10)), weight=6)
 def test_messages_go_to_neighbours_only(case, run):
     assert_neighbours_only(run, case)
 
 
-test_given_communicator_is_used = suite.in_part(5, *(half(3, 11) for half in HALVES))
-test_only_point_to_point_calls = suite.point_to_point(4, *(half(4, 10) for half in HALVES))
-test_sends_may_wait_for_their_receives = suite.waiting(5, *(half(3, 10) for half in HALVES))
-test_messages_may_arrive_in_any_order = suite.any_order(5, *(half(4, 20) for half in HALVES))
+test_given_communicator_is_used = suite.in_part("values", *(half(3, 11) for half in HALVES), weight=5)
+test_only_point_to_point_calls = suite.point_to_point("values", *(half(4, 10) for half in HALVES), weight=4)
+test_sends_may_wait_for_their_receives = suite.waiting("values", *(half(3, 10) for half in HALVES), weight=5)
+test_messages_may_arrive_in_any_order = suite.any_order("values", *(half(4, 20) for half in HALVES), weight=5)
 
 
-@suite.test(9, "speed", Ring(8, 10_000, machine="long wire"))
+@suite.test("speed", "speed", Ring(8, 10_000, machine="long wire"), weight=9)
 def test_time_with_long_vectors(case, run):
     assert_time(run, case)
 
 
-@suite.test(3, "speed", Ring(8, 16, machine="short wire"))
+@suite.test("speed", "speed", Ring(8, 16, machine="short wire"), weight=3)
 def test_time_with_short_vectors(case, run):
     assert_time(run, case, full=2.5, half=4)

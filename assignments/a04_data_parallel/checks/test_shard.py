@@ -8,17 +8,17 @@ from ringside.checking.suite import Suite
 suite = Suite("shard")
 
 
-@suite.test(14, "values", Shard(4, (12, 0), epochs=(0, 1)), Shard(3, (12, 3)))
+@suite.test("values", "values", Shard(4, (12, 0), epochs=(0, 1)), Shard(3, (12, 3)), weight=14)
 def test_every_sample_once(case, run):
     """Where p divides n; ``case`` has looked at it."""
 
 
-@suite.test(20, "values", Shard(4, (10, 2), epochs=(1,)), Shard(3, (10, 2, 1)))
+@suite.test("values", "values", Shard(4, (10, 2), epochs=(1,)), Shard(3, (10, 2, 1)), weight=20)
 def test_every_sample_once_where_p_does_not_divide_n(case, run):
     """None is left out, and none added to fill up."""
 
 
-@suite.test(7, "values", Shard(4, (10, 12, 3)))
+@suite.test("values", "values", Shard(4, (10, 12, 3)), weight=7)
 def test_lengths_differ_by_one_at_most(case, run):
     for call, parts in zip(case.calls, case.parts(run), strict=True):
         short, rest = divmod(call[0], case.p)
@@ -31,8 +31,8 @@ def test_lengths_differ_by_one_at_most(case, run):
 
 
 @suite.test(
-    13, "values", Order(2, (200,), epochs=(0, 1, 2), seeds=(0, 1, 2)),
-    Order(2, (50,), round_numbers=True),
+    "values", "values", Order(2, (200,), epochs=(0, 1, 2), seeds=(0, 1, 2)),
+    Order(2, (50,), round_numbers=True), weight=13,
 )  # fmt: skip
 def test_each_epoch_and_seed_has_its_own_order(case, run):
     seen = {}
@@ -53,7 +53,7 @@ def likeness(a, b):
     return max(shared, same_move)
 
 
-@suite.test(6, "values", Order(2, (1000,), epochs=(0, 1)))
+@suite.test("values", "values", Order(2, (1000,), epochs=(0, 1)), weight=6)
 def test_orders_are_random_permutations(case, run):
     n = case.sizes[0]
     orders = [np.arange(n), *case.orders(run)]
@@ -74,7 +74,7 @@ def test_orders_are_random_permutations(case, run):
             )  # fmt: skip
 
 
-@suite.test(20, "schedule", Order(4, (12, 10), epochs=(2,)), Order(3, (12,)))
+@suite.test("schedule", "schedule", Order(4, (12, 10), epochs=(2,)), Order(3, (12,)), weight=20)
 def test_steps_do_not_depend_on_the_number_of_ranks(case, run):
     for call, whole, parts in zip(case.calls, case.orders(run), case.parts(run), strict=True):
         for k in range(1, max(map(len, parts)) + 1):
@@ -87,7 +87,7 @@ def test_steps_do_not_depend_on_the_number_of_ranks(case, run):
                 )  # fmt: skip
 
 
-@suite.test(6, "communication", Shard(4, (12,), epochs=(0, 1)))
+@suite.test("communication", "communication", Shard(4, (12,), epochs=(0, 1)), weight=6)
 def test_nothing_is_sent(case, run):
     used = [record.name for record in run.collectives] + list(run.comm_calls)
     if used or any(run.sent_messages()):
@@ -105,18 +105,18 @@ def assert_same_again(case, run, words):
                 raise case.fault(call, words, rank)
 
 
-@suite.test(5, "safety", Shard(2, (20, 9), epochs=(0, 1)))
+@suite.test("safety", "safety", Shard(2, (20, 9), epochs=(0, 1)), weight=5)
 def test_same_result_whatever_was_called_before(case, run):
     assert_same_again(case, run, "another result than the first time, after other calls.")
 
 
-@suite.test(4, "safety", Shard(2, (20,), epochs=(1,), overwritten=True))
+@suite.test("safety", "safety", Shard(2, (20,), epochs=(1,), overwritten=True), weight=4)
 def test_result_belongs_to_the_caller(case, run):
     words = "after the caller wrote into the result, a second call gives another one."
     assert_same_again(case, run, words)
 
 
-@suite.test(5, "safety", Shard(2, (20,), epochs=(0, 1)))
+@suite.test("safety", "safety", Shard(2, (20,), epochs=(0, 1)), weight=5)
 def test_global_generators_are_left_alone(case, run):
     for rank, value in enumerate(run.values):
         if value["moved"]:

@@ -17,40 +17,40 @@ from ringside.trace import Kind
 suite = Suite("step_torch")
 
 
-@suite.test(4, "values", TorchBroadcast(3), TorchBroadcast(2, nested=True))
+@suite.test("values", "values", TorchBroadcast(3), TorchBroadcast(2, nested=True), weight=4)
 def test_parameters_of_place_0_on_every_rank(case, run):
     """Also those that are frozen."""
 
 
-@suite.test(6, "values", TorchSteps(2), TorchSteps(4))
+@suite.test("values", "values", TorchSteps(2), TorchSteps(4), weight=6)
 def test_one_step_on_2_4_and_8_ranks(case, run):
     """All ranks have as many samples."""
 
 
 @suite.test(
-    16, "values", group("unequal numbers of samples", TorchSteps(3, sizes=(1, 9, 4))),
-    group("steps in which a rank has no samples", TorchSteps(5, sizes=(5, 0, 2, 8, 1))),
+    "values", "values", group("unequal numbers of samples", TorchSteps(3, sizes=(1, 9, 4))),
+    group("steps in which a rank has no samples", TorchSteps(5, sizes=(5, 0, 2, 8, 1))), weight=16,
 )  # fmt: skip
 def test_unequal_numbers_of_samples(case, run):
     """Every sample counts alike."""
 
 
-@suite.test(6, "values", TorchSteps(4, steps=3))
+@suite.test("values", "values", TorchSteps(4, steps=3), weight=6)
 def test_copies_stay_equal_over_several_steps(case, run):
     assert_equal_replicas(run, case)
 
 
 @suite.test(
-    4, "values", group("equal numbers of samples", TorchSteps(2)),
-    group("unequal numbers of samples", TorchSteps(3, sizes=(1, 7, 3))),
+    "values", "values", group("equal numbers of samples", TorchSteps(2)),
+    group("unequal numbers of samples", TorchSteps(3, sizes=(1, 7, 3))), weight=4,
 )  # fmt: skip
 def test_loss_is_the_mean_over_all_samples(case, run):
     case.check_losses(run.values)
 
 
 @suite.test(
-    6, "values", group("frozen parameters", TorchSteps(2, frozen=(0,))),
-    group("old gradients", TorchSteps(2, stale=True)),
+    "values", "values", group("frozen parameters", TorchSteps(2, frozen=(0,))),
+    group("old gradients", TorchSteps(2, stale=True)), weight=6,
 )  # fmt: skip
 def test_frozen_parameters_and_old_gradients(case, run):
     """What doesn't learn stays as it is, and so does its velocity."""
@@ -65,8 +65,8 @@ def test_frozen_parameters_and_old_gradients(case, run):
 
 
 @suite.test(
-    4, "values", TorchSteps(2, widths=DEEP, dtype="float32"), TorchSteps(2, widths=FLAT),
-    TorchSteps(2, steps=2, nested=True),
+    "values", "values", TorchSteps(2, widths=DEEP, dtype="float32"), TorchSteps(2, widths=FLAT),
+    TorchSteps(2, steps=2, nested=True), weight=4,
 )  # fmt: skip
 def test_any_network_and_dtype(case, run):
     for rank, value in enumerate(run.values):
@@ -78,38 +78,38 @@ def test_any_network_and_dtype(case, run):
 
 
 test_digits_on_gloo = suite.real_ranks(
-    4, TorchSteps(3, 30, widths=(64, 16, 10), steps=2, digits=True)
+    "reality", TorchSteps(3, 30, widths=(64, 16, 10), steps=2, digits=True), weight=4
 )
 
 
-@suite.test(11, "schedule", TorchSteps(4, 32), essential=True, checked=False)
+@suite.test("point", "schedule", TorchSteps(4, 32), checked=False, weight=11)
 def test_each_rank_works_on_its_own_samples(case, run):
     assert_own_samples(run, case)
 
 
-@suite.test(11, "communication", TorchSteps(4), TorchSteps(3, widths=(20, 30, 10), dtype="float32"))
+@suite.test("communication", "communication", TorchSteps(4), TorchSteps(3, widths=(20, 30, 10), dtype="float32"), weight=11)
 def test_bytes_per_rank(case, run, ranks):
     assert_step_bytes(run, case, ranks)
 
 
-@suite.test(3, "communication", TorchBroadcast(3))
+@suite.test("communication", "communication", TorchBroadcast(3), weight=3)
 def test_bytes_of_the_broadcast(case, run):
     assert_broadcast_bytes(run, case)
 
 
 test_given_group_is_used = suite.given_communicator(
-    6, group("train_step", TorchSteps(3), weight=3),
-    group("broadcast_parameters", TorchBroadcast(3)), comm="the group",
+    "group", group("train_step", TorchSteps(3), weight=3),
+    group("broadcast_parameters", TorchBroadcast(3)), comm="the group", weight=6,
 )  # fmt: skip
 test_sends_may_wait_and_everything_is_waited_for = suite.slow_messages(
-    9, group("train_step", TorchSteps(2), TorchSteps(3), TorchSteps(4), weight=3),
+    "safety", group("train_step", TorchSteps(2), TorchSteps(3), TorchSteps(4), weight=3),
     group("broadcast_parameters", TorchBroadcast(3)),
-    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE),
+    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=9,
 )  # fmt: skip
 
 
 @suite.test(
-    10, "speed", TorchSteps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512)
+    "speed", "speed", TorchSteps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512), weight=10
 )
 def test_time_on_512_ranks(case, run):
     assert_step_time(run, case)

@@ -17,14 +17,14 @@ DIVIDED = (
 )
 
 
-@suite.test(7, "values", *DIVIDED)
+@suite.test("values", "values", *DIVIDED, weight=7)
 def test_every_parameter_once_in_reverse_order(case, run):
     """Every division that is right is accepted; ``case`` has looked at it."""
 
 
 @suite.test(
-    14, "communication", group("one cap", *DIVIDED, weight=2),
-    group(FIRST, AssignBuckets((100,) * 6, 300, 100)),
+    "communication", "communication", group("one cap", *DIVIDED, weight=2),
+    group(FIRST, AssignBuckets((100,) * 6, 300, 100)), weight=14,
 )  # fmt: skip
 def test_as_few_buckets_as_the_caps_allow(case, run):
     for number, bucket in enumerate(run):
@@ -41,14 +41,14 @@ def test_as_few_buckets_as_the_caps_allow(case, run):
         raise Verdict(f"{case} makes {len(run)} buckets; {fewest} are enough.")
 
 
-@suite.test(7, "values", Pack(1), Pack(1, strided=True))
+@suite.test("values", "values", Pack(1), Pack(1, strided=True), weight=7)
 def test_pack_and_unpack_are_opposites(case, run):
     """The elements, row by row, to the bit."""
 
 
 @suite.test(
-    3, "values", group("caps", AssignBuckets((8,), 0, raises="ValueError")),
-    group("lengths of buffers", Pack(1)),
+    "values", "values", group("caps", AssignBuckets((8,), 0, raises="ValueError")),
+    group("lengths of buffers", Pack(1)), weight=3,
 )  # fmt: skip
 def test_wrong_arguments_are_refused(case, run):
     if isinstance(case, Pack) and run.values[0]["refused"] != 2:
@@ -59,23 +59,23 @@ def test_wrong_arguments_are_refused(case, run):
 
 
 @suite.test(
-    12, "values",
+    "values", "values",
     group("contiguous gradients", Average(2), Average(3, buckets=((5, 1), (0,), (7, 2))), weight=3),
-    group("strided ones", Average(2, strided=True)),
+    group("strided ones", Average(2, strided=True)), weight=12,
 )  # fmt: skip
 def test_mean_of_all_ranks(case, run):
     """Gradients in buckets are means, others stay."""
 
 
-@suite.test(9, "values", Fusion(3, threshold_bytes=120), Fusion(2, share=1.0))
+@suite.test("values", "values", Fusion(3, threshold_bytes=120), Fusion(2, share=1.0), weight=9)
 def test_fusion_averages_what_is_ready_everywhere(case, run):
     """All ranks return the same indices, and these have means."""
 
 
-test_real_mpi = suite.real_ranks(4, Average(3), Fusion(3))
+test_real_mpi = suite.real_ranks("reality", Average(3), Fusion(3), weight=4)
 
 
-@suite.test(11, "communication", Average(3, buckets=((7, 6, 5, 4, 3, 2, 1, 0),)), Average(3))
+@suite.test("communication", "communication", Average(3, buckets=((7, 6, 5, 4, 3, 2, 1, 0),)), Average(3), weight=11)
 def test_one_all_reduce_a_bucket(case, run, ranks):
     nbytes = [case.nbytes(bucket) for bucket in case.buckets]
     ranks.record(case, run, {"all_reduce_bytes": nbytes})
@@ -83,7 +83,7 @@ def test_one_all_reduce_a_bucket(case, run, ranks):
 
 
 @suite.test(
-    8, "communication", Fusion(3, threshold_bytes=200), Fusion(3, dtype="float32", share=1.0)
+    "communication", "communication", Fusion(3, threshold_bytes=200), Fusion(3, dtype="float32", share=1.0), weight=8
 )
 def test_fusion_agrees_once_and_fuses(case, run):
     nbytes = [case.nbytes(bucket) for bucket in case.buckets]
@@ -91,14 +91,14 @@ def test_fusion_agrees_once_and_fuses(case, run):
     assert_all_reduces(run, case, nbytes, free=(8 * n,) if n else ())
 
 
-test_given_communicator_is_used = suite.given_communicator(4, Average(3), Fusion(3))
+test_given_communicator_is_used = suite.given_communicator("group", Average(3), Fusion(3), weight=4)
 test_ranks_may_be_ready_in_any_order = suite.slow_messages(
-    4, Fusion(3, threshold_bytes=64), Average(3), kinds=[Kind.COLLECTIVE]
+    "safety", Fusion(3, threshold_bytes=64), Average(3), kinds=[Kind.COLLECTIVE], weight=4
 )
 
 
 @suite.test(
-    5, "memory", Average(2, ((2000,),) * 8, buckets=((7, 6), (5, 4), (3, 2), (1, 0)), watched=True)
+    "memory", "memory", Average(2, ((2000,),) * 8, buckets=((7, 6), (5, 4), (3, 2), (1, 0)), watched=True), weight=5
 )
 def test_one_flat_buffer_at_a_time(case, run):
     longest = max(case.nbytes(bucket) for bucket in case.buckets)
@@ -115,8 +115,8 @@ IN_FOURS = tuple(tuple(range(end, end - 10, -1)) for end in (39, 29, 19, 9))
 
 
 @suite.test(
-    12, "speed", group("average", Average(8, MANY, buckets=IN_FOURS)),
-    group("fusion_cycle", Fusion(8, MANY, threshold_bytes=640, share=1.0)),
+    "speed", "speed", group("average", Average(8, MANY, buckets=IN_FOURS)),
+    group("fusion_cycle", Fusion(8, MANY, threshold_bytes=640, share=1.0)), weight=12,
 )  # fmt: skip
 def test_time_of_average_and_fusion(case, run):
     machine = machine_of(case)

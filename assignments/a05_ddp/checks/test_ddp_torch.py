@@ -14,45 +14,45 @@ SLOW = "name=slow wire,alpha_s=0.0001,beta_s_per_byte=1e-06"
 
 
 @suite.test(
-    12, "values", group("three steps", Train(2), Train(3)),
-    group("any cap and zeroed gradients", Train(2, cap=1, set_to_none=False)),
+    "values", "values", group("three steps", Train(2), Train(3)),
+    group("any cap and zeroed gradients", Train(2, cap=1, set_to_none=False)), weight=12,
 )  # fmt: skip
 def test_training_equals_serial_training_on_2_to_5_ranks(case, run):
     """Gradients in each step, outputs and parameters."""
 
 
-@suite.test(3, "values", Train(2, 2, buffers=True, frozen=(0,), steps=0))
+@suite.test("values", "values", Train(2, 2, buffers=True, frozen=(0,), steps=0), weight=3)
 def test_ranks_begin_with_rank_0s_parameters_and_buffers(case, run):
     """No step is made."""
 
 
-@suite.test(7, "values", Train(2, paths=WAYS))
+@suite.test("values", "values", Train(2, paths=WAYS), weight=7)
 def test_unused_parameters_and_other_orders_on_each_rank(case, run):
     """A parameter that a rank doesn't use counts with zeros."""
 
 
 @suite.test(
-    8, "values", group("frozen parameters", Train(2, frozen=(1,))),
-    group("tied parameters", Train(2, tied=((0, 2),))),
+    "values", "values", group("frozen parameters", Train(2, frozen=(1,))),
+    group("tied parameters", Train(2, tied=((0, 2),))), weight=8,
 )  # fmt: skip
 def test_frozen_and_tied_parameters(case, run):
     """A frozen one is never reduced, and a tied one is one."""
 
 
-@suite.test(7, "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True))
+@suite.test("values", "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True), weight=7)
 def test_gradients_add_up_in_no_sync(case, run):
     """The backward pass outside averages the sums."""
 
 
 @suite.test(
-    6, "values", Train(2, 1, buffers=True, between=True),
-    Train(2, 3, buffers=True, microbatches=2, interrupted=True), Evaluate(2, 3),
+    "values", "values", Train(2, 1, buffers=True, between=True),
+    Train(2, 3, buffers=True, microbatches=2, interrupted=True), Evaluate(2, 3), weight=6,
 )  # fmt: skip
 def test_buffers_are_rank_0s_in_each_forward(case, run):
     """In training mode and outside of ``no_sync``."""
 
 
-test_real_gloo = suite.real_ranks(4, Train(2))
+test_real_gloo = suite.real_ranks("reality", Train(2), weight=4)
 
 
 def reduced(run, case):
@@ -98,15 +98,15 @@ def assert_buckets(run, case):
                 left = left[taken:]
 
 
-@suite.test(10, "communication", Train(3, cap=LAYER), Train(2, dtype="float32"))
+@suite.test("communication", "communication", Train(3, cap=LAYER), Train(2, dtype="float32"), weight=10)
 def test_one_all_reduce_a_bucket(case, run, ranks):
     ranks.record(case, run, {"all_reduces": [len(case.divided) * len(case.path_of(0))]})
     assert_buckets(run, case)
 
 
 @suite.test(
-    5, "communication", Train(2, tied=((0, 2),), frozen=(1,), microbatches=3),
-    Train(2, 3, buffers=True, microbatches=3),
+    "communication", "communication", Train(2, tied=((0, 2),), frozen=(1,), microbatches=3),
+    Train(2, 3, buffers=True, microbatches=3), weight=5,
 )  # fmt: skip
 def test_nothing_is_sent_in_no_sync(case, run):
     assert_buckets(run, case)
@@ -121,17 +121,17 @@ def test_nothing_is_sent_in_no_sync(case, run):
             )
 
 
-test_given_group_is_used = suite.given_communicator(4, Train(3, 3, buffers=True), comm="the group")
+test_given_group_is_used = suite.given_communicator("group", Train(3, 3, buffers=True), comm="the group", weight=4)
 
 
-@suite.test(6, "schedule", Train(4, steps=1, cap=LAYER), essential=True, checked=False)
+@suite.test("point", "schedule", Train(4, steps=1, cap=LAYER), checked=False, weight=6)
 def test_an_all_reduce_begins_in_the_backward_pass(case, run):
     assert_overlaps(run, case, waited=False)
 
 
 @suite.test(
-    6, "schedule", Train(2, steps=1, cap=LAYER, announced=True),
-    Train(3, paths=((((1, 0, 3, 2),),),), cap=LAYER, announced=True),
+    "schedule", "schedule", Train(2, steps=1, cap=LAYER, announced=True),
+    Train(3, paths=((((1, 0, 3, 2),),),), cap=LAYER, announced=True), weight=6,
 )  # fmt: skip
 def test_launches_before_the_last_gradient(case, run):
     """Each is launched before the backward pass of the layer after its bucket's last gradient."""
@@ -158,13 +158,13 @@ def test_launches_before_the_last_gradient(case, run):
                 )
 
 
-@suite.test(7, "safety", Train(3, paths=ORDERS, cap=LAYER, machine="rendezvous", latencies=1))
+@suite.test("safety", "safety", Train(3, paths=ORDERS, cap=LAYER, machine="rendezvous", latencies=1), weight=7)
 def test_launches_in_one_order_whatever_is_ready_first(case, run):
     assert_buckets(run, case)
     assert_requests_complete(run, case, [Kind.COLLECTIVE])
 
 
-@suite.test(5, "memory", Train(2, 6, 64, cap=70_000))
+@suite.test("memory", "memory", Train(2, 6, 64, cap=70_000), weight=5)
 def test_gradients_exist_once(case, run):
     nbytes = sum(case.sizes)
     allowed = nbytes + nbytes // 4 + (1 << 16)
@@ -177,7 +177,7 @@ def test_gradients_exist_once(case, run):
             )
 
 
-@suite.test(10, "speed", Train(4, steps=1, cap=LAYER, balanced=True, machine=SLOW, announced=True))
+@suite.test("speed", "speed", Train(4, steps=1, cap=LAYER, balanced=True, machine=SLOW, announced=True), weight=10)
 def test_time_of_a_step(case, run, ranks):
     assert_buckets(run, case)
     takes_s = case.takes_s

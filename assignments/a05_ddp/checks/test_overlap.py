@@ -22,24 +22,24 @@ SHUFFLED = ((5, 0), (2,), (1, 4), (3,))  # the second bucket is full before the 
 
 
 @suite.test(
-    12, "values", group("float64", Step(2), Step(3), Step(2, cap=10**6), weight=3),
-    group("float32", Step(2, dtype="float32")),
+    "values", "values", group("float64", Step(2), Step(3), Step(2, cap=10**6), weight=3),
+    group("float32", Step(2, dtype="float32")), weight=12,
 )  # fmt: skip
 def test_gradients_are_the_mean(case, run):
     """As serial training on all ranks' batches makes them."""
 
 
-@suite.test(8, "values", Step(3, steps=3, lr=0.3, before=True))
+@suite.test("values", "values", Step(3, steps=3, lr=0.3, before=True), weight=8)
 def test_three_steps_equal_serial_training(case, run):
     """Parameters and gradients, after a step of another model."""
 
 
-@suite.test(8, "values", Step(2, buckets=SHUFFLED))
+@suite.test("values", "values", Step(2, buckets=SHUFFLED), weight=8)
 def test_any_division_into_buckets(case, run):
     """Indices in any order."""
 
 
-@suite.test(5, "values", Step(2))
+@suite.test("values", "values", Step(2), weight=5)
 def test_gradients_are_parts_of_the_buffers(case, run):
     for rank, value in enumerate(run.values):
         if value["shared"] is not True:
@@ -54,28 +54,28 @@ def test_gradients_are_parts_of_the_buffers(case, run):
 
 
 @suite.test(
-    7, "values",
+    "values", "values",
     FinishS((3.0, 2.0, 1.0), 3.0, ((2,), (1,), (0,)), (1.0, 1.0, 1.0)),
     FinishS((3.0, 2.0, 1.0), 3.0, ((2,), (1,), (0,)), (5.0, 1.0, 1.0)),
-    FinishS((3.0, 2.0, 1.0), 5.0, ((2, 1, 0),), (1.0,)),
+    FinishS((3.0, 2.0, 1.0), 5.0, ((2, 1, 0),), (1.0,)), weight=7,
 )  # fmt: skip
 def test_finish_time(case, run):
     """The closed form."""
 
 
-test_real_mpi = suite.real_ranks(4, Step(3, steps=2, lr=0.1))
+test_real_mpi = suite.real_ranks("reality", Step(3, steps=2, lr=0.1), weight=4)
 
 
-@suite.test(10, "communication", Step(3), Step(3, cap=10**6))
+@suite.test("communication", "communication", Step(3), Step(3, cap=10**6), weight=10)
 def test_one_all_reduce_a_bucket(case, run, ranks):
     ranks.record(case, run, {"all_reduce_bytes": case.bucket_nbytes})
     assert_all_reduces(run, case, case.bucket_nbytes)
 
 
-test_given_communicator_is_used = suite.given_communicator(4, Step(3))
+test_given_communicator_is_used = suite.given_communicator("group", Step(3), weight=4)
 
 
-@suite.test(6, "schedule", Step(4, FOUR, BY_LAYERS), essential=True, checked=False)
+@suite.test("point", "schedule", Step(4, FOUR, BY_LAYERS), checked=False, weight=6)
 def test_an_all_reduce_is_under_way_in_the_backward_pass(case, run):
     assert_overlaps(run, case)
 
@@ -104,17 +104,17 @@ def assert_launches(run, case):
                 )
 
 
-@suite.test(8, "schedule", Step(2, cap=1, announced=True), Step(2, announced=True))
+@suite.test("schedule", "schedule", Step(2, cap=1, announced=True), Step(2, announced=True), weight=8)
 def test_all_reduces_begin_before_the_next_layer(case, run):
     assert_launches(run, case)
 
 
-@suite.test(9, "schedule", Step(2, buckets=((1, 4), (5, 0), (3, 2)), announced=True))
+@suite.test("schedule", "schedule", Step(2, buckets=((1, 4), (5, 0), (3, 2)), announced=True), weight=9)
 def test_launches_follow_the_order_of_buckets(case, run):
     assert_launches(run, case)
 
 
-@suite.test(5, "memory", Step(2, (60,) * 5, cap=60_000, watched=True))
+@suite.test("memory", "memory", Step(2, (60,) * 5, cap=60_000, watched=True), weight=5)
 def test_gradients_are_not_copied(case, run):
     nbytes = sum(param.nbytes for param in case.params)
     for rank, value in enumerate(run.values):
@@ -126,7 +126,7 @@ def test_gradients_are_not_copied(case, run):
 
 
 test_all_reduces_may_be_slow_and_are_waited_for = suite.slow_messages(
-    6, Step(3), kinds=[Kind.COLLECTIVE]
+    "safety", Step(3), kinds=[Kind.COLLECTIVE], weight=6
 )
 
 
@@ -140,7 +140,7 @@ def waiting(run):
     return f" Rank 0 waits for an all-reduce before layer {left[0]}'s backward pass."
 
 
-@suite.test(8, "speed", Step(8, FOUR, BY_LAYERS, balanced=True, announced=True))
+@suite.test("speed", "speed", Step(8, FOUR, BY_LAYERS, balanced=True, announced=True), weight=8)
 def test_time_of_a_step(case, run):
     machine = machine_of(case)
     total_s = sum(ring_s(each, case.p, machine) for each in case.bucket_nbytes)

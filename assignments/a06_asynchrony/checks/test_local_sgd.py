@@ -19,7 +19,7 @@ SLOW_RANKS = "textbook,flop_per_s=1e9"  # a gradient takes time
 
 
 @suite.test(
-    4, "communication", LocalSgd(4, 4, 2, ((4, 5),)), essential=True, checked=False
+    "point", "communication", LocalSgd(4, 4, 2, ((4, 5),)), checked=False, weight=4
 )  # fmt: skip
 def test_ranks_meet_once_a_period(case, run):
     """How many bytes are sent, and after which step, is not looked at."""
@@ -45,71 +45,71 @@ def test_ranks_meet_once_a_period(case, run):
 
 
 @suite.test(
-    14, "values", group(EVEN, LocalSgd(2, 6, 3), LocalSgd(3, 8, 2)), group(ODD, LocalSgd(4, 4, 2))
+    "values", "values", group(EVEN, LocalSgd(2, 6, 3), LocalSgd(3, 8, 2)), group(ODD, LocalSgd(4, 4, 2)), weight=14
 )
 def test_serial_recursion_on_2_to_5_ranks(case, run):
     """The number of steps is a multiple of the period."""
 
 
-@suite.test(12, "values", LocalSgd(2, 8, 3), LocalSgd(3, 3, 2), LocalSgd(3, 2, 5))
+@suite.test("values", "values", LocalSgd(2, 8, 3), LocalSgd(3, 3, 2), LocalSgd(3, 2, 5), weight=12)
 def test_last_partial_period_is_averaged(case, run):
     """It isn't a multiple."""
 
 
-@suite.test(6, "values", LocalSgd(3, 4, 1))
+@suite.test("values", "values", LocalSgd(3, 4, 1), weight=6)
 def test_period_1_is_data_parallelism(case, run):
     """The mean of the steps is a step along the mean of the gradients."""
 
 
 @suite.test(
-    5, "values", LocalSgd(2, 0, 2), LocalSgd(1, 4, 2), RefusedLocalSgd(3, 5, 0),
-    RefusedLocalSgd(3, -1, 2),
+    "values", "values", LocalSgd(2, 0, 2), LocalSgd(1, 4, 2), RefusedLocalSgd(3, 5, 0),
+    RefusedLocalSgd(3, -1, 2), weight=5,
 )  # fmt: skip
 def test_no_steps_one_rank_and_wrong_numbers(case, run):
     """Without a step there is no average."""
 
 
 @suite.test(
-    6, "values", LocalSgd(2, 4, 2, CORNERS, "float32"), LocalSgd(3, 4, 2, CORNERS),
-    LocalSgd(3, 4, 2, nan_of=1),
+    "values", "values", LocalSgd(2, 4, 2, CORNERS, "float32"), LocalSgd(3, 4, 2, CORNERS),
+    LocalSgd(3, 4, 2, nan_of=1), weight=6,
 )  # fmt: skip
 def test_any_arrays(case, run):
     """Also without dimensions, without elements, in float32 and with NaN."""
 
 
-@suite.test(4, "values", LocalSgdTwice(2, 4, 2), LocalSgdTwice(2, 0, 2))
+@suite.test("values", "values", LocalSgdTwice(2, 4, 2), LocalSgdTwice(2, 0, 2), weight=4)
 def test_params_stay_and_results_are_new(case, run):
     """Nothing is kept from one call to the next."""
 
 
-test_real_mpi = suite.real_ranks(3, LocalSgd(3, 4, 2), LocalSgd(3, 3, 3))
+test_real_mpi = suite.real_ranks("reality", LocalSgd(3, 4, 2), LocalSgd(3, 3, 3), weight=3)
 
 
 @suite.test(
-    13, "communication", group(EVEN, LocalSgd(2, 6, 3), LocalSgd(3, 4, 2)),
-    group(ODD, LocalSgd(4, 2, 1)), group("float32", LocalSgd(2, 4, 2, dtype="float32")),
+    "communication", "communication", group(EVEN, LocalSgd(2, 6, 3), LocalSgd(3, 4, 2)),
+    group(ODD, LocalSgd(4, 2, 1)), group("float32", LocalSgd(2, 4, 2, dtype="float32")), weight=13,
 )  # fmt: skip
 def test_bytes_of_one_all_reduce_a_period(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.ring_nbytes] * case.p})
     assert_averages(run, case, case.ring_nbytes)
 
 
-@suite.test(5, "communication", LocalSgd(3, 4, 2))
+@suite.test("communication", "communication", LocalSgd(3, 4, 2), weight=5)
 def test_copies_are_equal_bit_for_bit(case, run):
     assert_equal_copies(case, run.values, "parameter")
 
 
-test_given_communicator_is_used = suite.given_communicator(6, LocalSgd(3, 4, 2))
+test_given_communicator_is_used = suite.given_communicator("group", LocalSgd(3, 4, 2), weight=6)
 test_sends_may_wait_and_messages_may_be_slow = suite.slow_messages(
-    8, LocalSgd(3, 4, 2), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
+    "safety", LocalSgd(3, 4, 2), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=8
 )
 
 
-@suite.test(7, "speed", LocalSgd(8, 6, 2, ((90, 100),), machine=SLOW_RANKS))
+@suite.test("speed", "speed", LocalSgd(8, 6, 2, ((90, 100),), machine=SLOW_RANKS), weight=7)
 def test_time_on_16_ranks(case, run):
     assert_makespan(run, case.time_s, case)
 
 
-@suite.test(7, "speed", LocalSgd(8, 6, 2, ((5, 4), (4,)) * 8, machine=SLOW_RANKS))
+@suite.test("speed", "speed", LocalSgd(8, 6, 2, ((5, 4), (4,)) * 8, machine=SLOW_RANKS), weight=7)
 def test_small_arrays_travel_together(case, run):
     assert_makespan(run, case.time_s, case)

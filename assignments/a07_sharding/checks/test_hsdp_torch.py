@@ -17,22 +17,22 @@ ZARATAN = "zaratan,kernel_overhead_s=0,memory_bytes_per_s=1e18"
 AT_ONCE = Synchronise(8, 2, parts=(40_000,) * 6, dtype="float32", machine=EVEN)
 
 
-@suite.test(14, "values", group(SEVERAL, Gather(4), weight=3), group(ONE, Gather(3, 1)))
+@suite.test("values", "values", group(SEVERAL, Gather(4), weight=3), group(ONE, Gather(3, 1)), weight=14)
 def test_gather(case, run):
     """Whole layers, the same on all ranks."""
 
 
 @suite.test(
-    20, "values", group(SEVERAL, Synchronise(4), Synchronise(4, dtype="float32"), weight=3),
-    group(ONE, Synchronise(3, 3)),
+    "values", "values", group(SEVERAL, Synchronise(4), Synchronise(4, dtype="float32"), weight=3),
+    group(ONE, Synchronise(3, 3)), weight=20,
 )  # fmt: skip
 def test_mean_of_gradients(case, run):
     """Each rank's part of the mean over all ranks."""
 
 
 @suite.test(
-    6, "values", *(function(4, parts=()) for function in (Gather, Synchronise)), Gather(4),
-    Synchronise(4), Refused(4),
+    "values", "values", *(function(4, parts=()) for function in (Gather, Synchronise)), Gather(4),
+    Synchronise(4), Refused(4), weight=6,
 )  # fmt: skip
 def test_inputs_stay_and_other_lengths(case, run):
     for rank, value in enumerate(run.values):
@@ -40,7 +40,7 @@ def test_inputs_stay_and_other_lengths(case, run):
             raise case.fail(f"rank {rank} changed its input.")
 
 
-test_real_gloo = suite.real_ranks(4, Gather(2, 1), Synchronise(2, 2))
+test_real_gloo = suite.real_ranks("reality", Gather(2, 1), Synchronise(2, 2), weight=4)
 
 
 def moved(run, case, between):
@@ -79,7 +79,7 @@ def assert_within(nbytes, allowed, case, where):
             )
 
 
-@suite.test(10, "communication", Gather(6, parts=(8, 4)), Synchronise(6, parts=(8, 4)))
+@suite.test("communication", "communication", Gather(6, parts=(8, 4)), Synchronise(6, parts=(8, 4)), weight=10)
 def test_bytes_inside(case, run, ranks):
     size = case.shard_size
     ranks.record(case, run, {})
@@ -88,8 +88,8 @@ def test_bytes_inside(case, run, ranks):
 
 
 @suite.test(
-    14, "communication", group(TWO_LEVELS, Levels(4)),
-    group(BETWEEN, Synchronise(6, parts=(8, 4)), Synchronise(6, 3, parts=(8, 4))), essential=True,
+    "point", "communication", group(TWO_LEVELS, Levels(4)),
+    group(BETWEEN, Synchronise(6, parts=(8, 4)), Synchronise(6, 3, parts=(8, 4))), weight=14,
 )  # fmt: skip
 def test_bytes_between(case, run, ranks):
     """Its first part asks whether there are two levels at all, whatever the values are."""
@@ -125,19 +125,19 @@ def assert_two_levels(run, case):
 
 
 test_given_groups_are_used = suite.given_communicator(
-    6, Gather(4), Synchronise(4), comm="the groups"
+    "group", Gather(4), Synchronise(4), comm="the groups", weight=6
 )
 test_everything_is_waited_for = suite.slow_messages(
-    10, Gather(4), Synchronise(4), kinds=[Kind.COLLECTIVE]
+    "safety", Gather(4), Synchronise(4), kinds=[Kind.COLLECTIVE], weight=10
 )
 
 
-@suite.test(10, "speed", AT_ONCE)
+@suite.test("speed", "speed", AT_ONCE, weight=10)
 def test_both_levels_work_at_once(case, run):
     assert_makespan(run, case.time_s, case, half=1.3)
 
 
-@suite.test(6, "speed", StepOf(8, machine=ZARATAN))
+@suite.test("speed", "speed", StepOf(8, machine=ZARATAN), weight=6)
 def test_a_step_beats_plain_sharding_over_slow_links(case, run, ranks):
     plain = called(ranks, case, "checks/inside_torch.py:flat_step", [(case.lengths,)] * case.p)
     if run.makespan_s > 0.6 * plain.raise_for_error().makespan_s:

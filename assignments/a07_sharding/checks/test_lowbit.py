@@ -19,8 +19,8 @@ def both(gathered, scattered):
 
 
 @suite.test(
-    6, "communication", *both([Gathered(4, 640)], [Scattered(4, 2560)]), essential=True,
-    checked=False,
+    "point", "communication", *both([Gathered(4, 640)], [Scattered(4, 2560)]),
+    checked=False, weight=6,
 )  # fmt: skip
 def test_codes_travel(case, run):
     """Whatever the values are, no rank sends or receives half of float32's bytes, or nothing."""
@@ -37,12 +37,12 @@ def test_codes_travel(case, run):
                 )
 
 
-@suite.test(8, "values", Gathered(2), Gathered(3, bits=4))
+@suite.test("values", "values", Gathered(2), Gathered(3, bits=4), weight=8)
 def test_all_gather(case, run):
     """All elements within half a step of their blocks."""
 
 
-@suite.test(9, "values", Gathered(3), Gathered(2, bits=4))
+@suite.test("values", "values", Gathered(3), Gathered(2, bits=4), weight=9)
 def test_all_ranks_have_the_same_bits(case, run):
     first = run.values[0]
     for rank, value in enumerate(run.values):
@@ -57,9 +57,9 @@ def test_all_ranks_have_the_same_bits(case, run):
 
 
 @suite.test(
-    13, "values", group(LEVELS, Scattered(4, 128), weight=3),
+    "values", "values", group(LEVELS, Scattered(4, 128), weight=3),
     group(LEVEL, Scattered(3, 96, per_node=3),
-          Scattered(3, 96, 4, per_node=1)),
+          Scattered(3, 96, 4, per_node=1)), weight=13,
 )  # fmt: skip
 def test_reduce_scatter(case, run):
     """Each rank's own part of the sum, within the error of two hops."""
@@ -68,42 +68,42 @@ def test_reduce_scatter(case, run):
 UNEVEN = {"n": 192, "kind": "uneven"}
 
 
-@suite.test(12, "values", *both([Gathered(2, **UNEVEN)], [Scattered(4, **UNEVEN)]))
+@suite.test("values", "values", *both([Gathered(2, **UNEVEN)], [Scattered(4, **UNEVEN)]), weight=12)
 def test_each_block_has_a_scale(case, run):
     """Small numbers are not measured by large ones elsewhere."""
 
 
 @suite.test(
-    6, "values", *both(
+    "values", "values", *both(
         [Gathered(2, n, 4) for n in (0, 1, 37)],
         [Scattered(4, n, 4) for n in (0, 3, 148)],
-    ),
+    ), weight=6,
 )  # fmt: skip
 def test_any_length(case, run):
     """An odd number of codes, a block that is cut off, parts of padding, or nothing at all."""
 
 
 @suite.test(
-    7, "values",
+    "values", "values",
     group(ZEROS, Gathered(2, 48, kind="zeros"), Scattered(4, 192, 4, kind="zeros")),
-    group(SPECIAL, Gathered(2, 48, kind="special"), Scattered(4, 192, kind="special")),
+    group(SPECIAL, Gathered(2, 48, kind="special"), Scattered(4, 192, kind="special")), weight=7,
 )  # fmt: skip
 def test_zeros_nan_and_infinities(case, run):
     """Zeros are exact, and what isn't finite isn't lost."""
 
 
-@suite.test(10, "values", Scattered(8, 8 * 600, 4, kind="alike", per_node=8))
+@suite.test("values", "values", Scattered(8, 8 * 600, 4, kind="alike", per_node=8), weight=10)
 def test_error_of_a_sum_grows_as_in_two_hops(case, run):
     """Quantised partial sums of equal signs would be off by more."""
 
 
-test_real_mpi = suite.real_ranks(2, Gathered(3, 20, 4), Scattered(4, 56, 4))
+test_real_mpi = suite.real_ranks("reality", Gathered(3, 20, 4), Scattered(4, 56, 4), weight=2)
 
 
 @suite.test(
-    10, "communication",
+    "communication", "communication",
     *both([Gathered(2), Gathered(3, 250, 4, 128)],
-          [Scattered(4, 1000, 4, 128), Scattered(6, 600, per_node=3)]),
+          [Scattered(4, 1000, 4, 128), Scattered(6, 600, per_node=3)]), weight=10,
 )  # fmt: skip
 def test_bytes_on_each_level(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
@@ -125,18 +125,18 @@ def test_bytes_on_each_level(case, run, ranks):
                 )
 
 
-test_given_communicator_is_used = suite.given_communicator(4, Gathered(3), Scattered(4, 64))
+test_given_communicator_is_used = suite.given_communicator("group", Gathered(3), Scattered(4, 64), weight=4)
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    6, *both([Gathered(4)], [Scattered(4, 64)])
+    "safety", *both([Gathered(4)], [Scattered(4, 64)]), weight=6
 )
 test_inputs_stay_and_a_second_call_is_right = suite.second_call(
-    2, Gathered(3), Scattered(4, 64), inputs_kept=True
+    "values", Gathered(3), Scattered(4, 64), inputs_kept=True, weight=2
 )
 
 
 @suite.test(
-    5, "speed", Gathered(8, 20_000, machine="long wire"),
-    Scattered(8, 160_000, machine=NODES, per_node=4),
+    "speed", "speed", Gathered(8, 20_000, machine="long wire"),
+    Scattered(8, 160_000, machine=NODES, per_node=4), weight=5,
 )  # fmt: skip
 def test_time(case, run):
     assert_makespan(run, case.time_s, case)

@@ -12,7 +12,7 @@ TWELVE = (
 )  # fmt: skip
 
 
-@suite.test(12, "memory", *(Schedule(SIX, capacity, 4.0) for capacity in (25, 40, 60)))
+@suite.test("memory", "memory", *(Schedule(SIX, capacity, 4.0) for capacity in (25, 40, 60)), weight=12)
 def test_plans_fit(case, run):
     """And they are shorter than recomputing every layer."""
     time_s, again_s = case.time_s(run), case.time_s(["recompute"] * len(case.layers))
@@ -31,37 +31,37 @@ def assert_shortest(case, run):
         )
 
 
-@suite.test(36, "values", *(Schedule(SIX, c, 4.0) for c in (50, 30)), Schedule(TWELVE[:7], 60, 5.0))
+@suite.test("values", "values", *(Schedule(SIX, c, 4.0) for c in (50, 30)), Schedule(TWELVE[:7], 60, 5.0), weight=36)
 def test_as_short_as_any_plan(case, run):
     assert_shortest(case, run)
 
 
-@suite.test(10, "values", Schedule(TWELVE, 195, 1.0))
+@suite.test("values", "values", Schedule(TWELVE, 195, 1.0), weight=10)
 def test_keeps_everything_where_it_fits(case, run):
     assert_shortest(case, run)
 
 
-@suite.test(14, "values", *(Schedule(SIX, 40, host) for host in (100.0, 0.1)))
+@suite.test("values", "values", *(Schedule(SIX, 40, host) for host in (100.0, 0.1)), weight=14)
 def test_with_a_fast_and_a_slow_link(case, run):
     assert_shortest(case, run)
 
 
 @suite.test(
-    12, "values", Schedule((), 5, 1.0), Schedule(((3, 6, 10), (2, 4, 0), (5, 9, 12)), 15, 3.0)
+    "values", "values", Schedule((), 5, 1.0), Schedule(((3, 6, 10), (2, 4, 0), (5, 9, 12)), 15, 3.0), weight=12
 )
 def test_equal_layers_and_layers_without_activations(case, run):
     assert_shortest(case, run)
 
 
 @suite.test(
-    4, "safety", Schedule(SIX, 24, 4.0, raises="ValueError"),
-    Schedule(((1, 2, 9),), 8, 1.0, raises="ValueError"),
+    "safety", "safety", Schedule(SIX, 24, 4.0, raises="ValueError"),
+    Schedule(((1, 2, 9),), 8, 1.0, raises="ValueError"), weight=4,
 )  # fmt: skip
 def test_refuses_where_nothing_fits(case, run):
     """One layer alone is larger than the capacity."""
 
 
-@suite.test(12, "speed", Schedule(TWELVE, 70, 2.0))
+@suite.test("speed", "speed", Schedule(TWELVE, 70, 2.0), weight=12)
 def test_time_of_long_models(case, run):
     """Keeping what fits takes 159 s."""
     time_s, best_s = case.time_s(run), case.reference_s

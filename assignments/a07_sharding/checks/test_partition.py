@@ -11,57 +11,57 @@ DO_NOT = "numbers of ranks that do not divide the number of elements"
 
 
 @suite.test(
-    16, "values", group(DIVIDE, Layout(THREE, world_size=1), Layout(THREE, world_size=11)),
-    group(DO_NOT, Layout(THREE, world_size=4), Layout(THREE, world_size=20)),
+    "values", "values", group(DIVIDE, Layout(THREE, world_size=1), Layout(THREE, world_size=11)),
+    group(DO_NOT, Layout(THREE, world_size=4), Layout(THREE, world_size=20)), weight=16,
 )  # fmt: skip
 def test_starts_and_shard_size(case, run):
     """A list of starts, and ceil(Psi / N)."""
 
 
 @suite.test(
-    16, "values", Layout(THREE, (0, 1, 0, 2, 1), world_size=4),
-    Layout(((4,), (4,)), world_size=2, equal=True),
+    "values", "values", Layout(THREE, (0, 1, 0, 2, 1), world_size=4),
+    Layout(((4,), (4,)), world_size=2, equal=True), weight=16,
 )  # fmt: skip
 def test_tied_weights_stand_once(case, run):
     """One array that stands twice is a tie, and equal numbers are none."""
 
 
 @suite.test(
-    7, "values", Layout((), world_size=2), Flatten(((0,), (3,)), starts=(0, 0), length=4),
-    Pieces((0, 0, 2), ((0,), (2,), (3,)), 2, 0),
+    "values", "values", Layout((), world_size=2), Flatten(((0,), (3,)), starts=(0, 0), length=4),
+    Pieces((0, 0, 2), ((0,), (2,), (3,)), 2, 0), weight=7,
 )  # fmt: skip
 def test_empty_lists_and_arrays(case, run):
     """An empty array begins where the next one does."""
 
 
 @suite.test(
-    14, "values", Flatten(THREE, starts=(0, 6, 10), length=12),
-    Flatten(((4,),), starts=(0,), length=4, dtype="float32"),
+    "values", "values", Flatten(THREE, starts=(0, 6, 10), length=12),
+    Flatten(((4,),), starts=(0,), length=4, dtype="float32"), weight=14,
 )  # fmt: skip
 def test_flatten_pads_with_zeros(case, run):
     """Each array row by row, in the arrays' dtype."""
 
 
-@suite.test(8, "values", Flatten(THREE, starts=(0, 6, 10), length=12, spread=True))
+@suite.test("values", "values", Flatten(THREE, starts=(0, 6, 10), length=12, spread=True), weight=8)
 def test_flatten_of_any_layout_in_memory(case, run):
     """Arrays by columns, with gaps; a second call leaves the first one's result alone."""
 
 
-@suite.test(17, "values", Views(12, STARTS, FOUR))
+@suite.test("values", "values", Views(12, STARTS, FOUR), weight=17)
 def test_views_share_memory_with_the_flat_vector(case, run):
     """They are looked at after all elements of the vector were doubled."""
 
 
-@suite.test(16, "values", *(Pieces(STARTS, FOUR, 3, rank) for rank in range(4)))
+@suite.test("values", "values", *(Pieces(STARTS, FOUR, 3, rank) for rank in range(4)), weight=16)
 def test_pieces_of_a_shard(case, run):
     """In the order of the flat vector, tied parameters under their first index."""
 
 
 @suite.test(
-    6, "safety", Layout(THREE, world_size=0, raises="ValueError"),
+    "safety", "safety", Layout(THREE, world_size=0, raises="ValueError"),
     Layout(THREE, world_size=2, mixed=True, raises="ValueError"),
     Flatten(THREE, starts=(0, 6, 10), length=10, raises="ValueError"),
-    Views(5, (0,), ((2, 3),), raises="ValueError"),
+    Views(5, (0,), ((2, 3),), raises="ValueError"), weight=6,
 )  # fmt: skip
 def test_what_cannot_be_right_is_refused(case, run):
     """With ValueError."""

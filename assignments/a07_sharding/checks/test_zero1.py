@@ -16,20 +16,20 @@ LENGTHS = "lengths that p does not divide"
 WORK = "textbook,flop_per_s=1e9"  # the update of all elements takes as long as all messages
 
 
-@suite.test(5, "values", Steps(2, 8), Steps(4, 12))
+@suite.test("values", "values", Steps(2, 8), Steps(4, 12), weight=5)
 def test_one_step_on_2_4_and_8_ranks(case, run):
     """Parameters as those of one rank that has the mean gradient."""
 
 
 @suite.test(
-    14, "values", group(LENGTHS, Steps(4, 11), Steps(3, 7), Steps(5, 3)),
-    group(WORLDS, Steps(3, 9), Steps(1, 4)), group(PLAIN, Steps(2, 10), weight=0.5),
+    "values", "values", group(LENGTHS, Steps(4, 11), Steps(3, 7), Steps(5, 3)),
+    group(WORLDS, Steps(3, 9), Steps(1, 4)), group(PLAIN, Steps(2, 10), weight=0.5), weight=14,
 )  # fmt: skip
 def test_any_length_on_any_number_of_ranks(case, run):
     """Also fewer elements than ranks."""
 
 
-@suite.test(7, "values", Steps(3, 10, steps=3), Steps(2, 9, steps=2, decay=0.5))
+@suite.test("values", "values", Steps(3, 10, steps=3), Steps(2, 9, steps=2, decay=0.5), weight=7)
 def test_several_steps_from_saved_states(case, run, ranks):
     """The last step begins with states that were saved, after another training."""
     inputs = [case.inputs(rank) for rank in range(case.p)]
@@ -50,17 +50,17 @@ def test_several_steps_from_saved_states(case, run, ranks):
         assert_like(value["params"], right["params"], case, what)
 
 
-@suite.test(4, "values", Steps(2, 8, decay=0.5))
+@suite.test("values", "values", Steps(2, 8, decay=0.5), weight=4)
 def test_weight_decay(case, run):
     """As ``adam`` takes it."""
 
 
-@suite.test(7, "values", Steps(2, 8, steps=2, clip=0.5), Steps(2, 8, steps=2, clip=1e9))
+@suite.test("values", "values", Steps(2, 8, steps=2, clip=0.5), Steps(2, 8, steps=2, clip=1e9), weight=7)
 def test_clipping_takes_the_norm_of_all_shards(case, run):
     """Of a first step Adam takes the direction alone, so the second one shows the length."""
 
 
-@suite.test(5, "values", Steps(2, 8), Steps(3, 10, steps=2, clip=0.5), Steps(8, 40, steps=4))
+@suite.test("values", "values", Steps(2, 8), Steps(3, 10, steps=2, clip=0.5), Steps(8, 40, steps=4), weight=5)
 def test_norm_is_that_of_the_whole_mean_gradient(case, run):
     first = run.values[0]
     for rank, (value, right) in enumerate(zip(run.values, case.right(), strict=True)):
@@ -79,17 +79,17 @@ def test_norm_is_that_of_the_whole_mean_gradient(case, run):
             )
 
 
-@suite.test(3, "values", Steps(2, 9, dtype="float32", steps=2))
+@suite.test("values", "values", Steps(2, 9, dtype="float32", steps=2), weight=3)
 def test_float32(case, run):
     """Parameters keep their dtype."""
 
 
-test_real_mpi = suite.real_ranks(4, Steps(3, 7))
+test_real_mpi = suite.real_ranks("reality", Steps(3, 7), weight=4)
 
 
 @suite.test(
-    8, "memory", group(PLAIN, Steps(4, 1000), weight=2), group(LENGTHS, Steps(4, 1003)),
-    group("other worlds", Steps(5, 1000)), essential=True, checked=False,
+    "point", "memory", group(PLAIN, Steps(4, 1000), weight=2), group(LENGTHS, Steps(4, 1003)),
+    group("other worlds", Steps(5, 1000)), checked=False, weight=8,
 )  # fmt: skip
 def test_state_is_that_of_a_shard(case, run):
     """Half of the points where it is at most half of all; values are looked at elsewhere."""
@@ -106,8 +106,8 @@ def test_state_is_that_of_a_shard(case, run):
 
 
 @suite.test(
-    15, "communication", group(PLAIN, Steps(2, 10), Steps(4, 20)),
-    group(LENGTHS, Steps(4, 11)), group(WORLDS, Steps(5, 500, "float32"), Steps(12, 60)),
+    "communication", "communication", group(PLAIN, Steps(2, 10), Steps(4, 20)),
+    group(LENGTHS, Steps(4, 11)), group(WORLDS, Steps(5, 500, "float32"), Steps(12, 60)), weight=15,
 )  # fmt: skip
 def test_bytes_per_rank(case, run, ranks):
     allowed = (case.p - 1) * (2 * case.shard_size * case.itemsize + 16)
@@ -115,13 +115,13 @@ def test_bytes_per_rank(case, run, ranks):
     assert_moved(run, allowed, case)
 
 
-test_given_communicator_is_used = suite.given_communicator(4, Steps(3))
+test_given_communicator_is_used = suite.given_communicator("group", Steps(3), weight=4)
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    10, Steps(4), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
+    "safety", Steps(4), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=10
 )
 
 
-@suite.test(4, "safety", Steps(3, 10, steps=2, decay=0.1, clip=1.0))
+@suite.test("safety", "safety", Steps(3, 10, steps=2, decay=0.1, clip=1.0), weight=4)
 def test_inputs_stay_as_they_were(case, run):
     for rank, value in enumerate(run.values):
         if value["changed"]:
@@ -134,7 +134,7 @@ def test_inputs_stay_as_they_were(case, run):
             )
 
 
-@suite.test(10, "speed", Steps(8, 16_000, machine=WORK))
+@suite.test("speed", "speed", Steps(8, 16_000, machine=WORK), weight=10)
 def test_time_on_8_and_32_ranks(case, run):
     """Reduce-scatter, the sum of one number, the update of a shard, all-gather: one by one."""
     machine = machine_of(case)

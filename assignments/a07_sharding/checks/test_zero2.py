@@ -12,37 +12,37 @@ WHOLE, OTHER = "layers of whole shards", "other layers"
 AT_ALL, AT_ONCE = "sending layer by layer", "sending before the next layer"
 
 
-@suite.test(16, "values", Backward(2), Backward(4, announced=True))
+@suite.test("values", "values", Backward(2), Backward(4, announced=True), weight=16)
 def test_shards_on_2_and_4_ranks(case, run):
     """The mean gradient's shard, and a rank's own gradient of its input."""
 
 
-@suite.test(12, "values", Backward(3))
+@suite.test("values", "values", Backward(3), weight=12)
 def test_shards_on_3_and_5_ranks(case, run):
     """Numbers of ranks that are no powers of two."""
 
 
-@suite.test(10, "values", Backward(5, (2, 12, 1, 1, 1)))
+@suite.test("values", "values", Backward(5, (2, 12, 1, 1, 1)), weight=10)
 def test_layers_with_several_owners_and_owners_of_several_layers(case, run):
     """A layer may be longer than a shard, or much shorter."""
 
 
-@suite.test(5, "values", Backward(3, (1, 1)))
+@suite.test("values", "values", Backward(3, (1, 1)), weight=5)
 def test_more_ranks_than_elements(case, run):
     """Shards of nothing but padding."""
 
 
-@suite.test(3, "values", Backward(4, EQUAL, dtype="float32"))
+@suite.test("values", "values", Backward(4, EQUAL, dtype="float32"), weight=3)
 def test_float32(case, run):
     """Shards have the gradients' dtype."""
 
 
-test_real_mpi = suite.real_ranks(4, Backward(2, (5, 4, 3)))
+test_real_mpi = suite.real_ranks("reality", Backward(2, (5, 4, 3)), weight=4)
 
 
 @suite.test(
-    14, "communication", group(WHOLE, Backward(2, EQUAL), Backward(4, EQUAL), weight=2),
-    group(OTHER, Backward(4, (6, 5, 4)), Backward(12, (6, 5, 4))),
+    "communication", "communication", group(WHOLE, Backward(2, EQUAL), Backward(4, EQUAL), weight=2),
+    group(OTHER, Backward(4, (6, 5, 4)), Backward(12, (6, 5, 4))), weight=14,
 )  # fmt: skip
 def test_bytes_per_rank(case, run, ranks):
     allowed = case.p * case.shard_size * case.itemsize
@@ -79,8 +79,8 @@ def assert_sent_early(run, case):
 
 
 @suite.test(
-    14, "schedule", group(AT_ALL, BackwardOrder(4, EQUAL, announced=True)),
-    group(AT_ONCE, Backward(2, EQUAL, announced=True)), essential=True,
+    "point", "schedule", group(AT_ALL, BackwardOrder(4, EQUAL, announced=True)),
+    group(AT_ONCE, Backward(2, EQUAL, announced=True)), weight=14,
 )  # fmt: skip
 def test_gradients_leave_before_the_next_layer(case, run):
     """Its first part asks whether layers are sent one by one at all, whatever the values are."""
@@ -104,10 +104,10 @@ def test_gradients_leave_before_the_next_layer(case, run):
                 )
 
 
-test_given_communicator_is_used = suite.given_communicator(4, Backward(3))
+test_given_communicator_is_used = suite.given_communicator("group", Backward(3), weight=4)
 
 
-@suite.test(8, "memory", Backward(4, (60,) * 13, watched=True))
+@suite.test("memory", "memory", Backward(4, (60,) * 13, watched=True), weight=8)
 def test_no_rank_holds_the_whole_gradient(case, run):
     bound = case.itemsize * (case.shard_size + 3 * max(case.sizes))
     for rank, value in enumerate(run.values):
@@ -120,5 +120,5 @@ def test_no_rank_holds_the_whole_gradient(case, run):
 
 
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    10, Backward(4), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
+    "safety", Backward(4), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=10
 )

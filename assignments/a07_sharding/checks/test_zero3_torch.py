@@ -29,38 +29,38 @@ STEP = Train(4, (40,) * 7, costs=COSTS, steps=1, machine=SLOW, announced=True)
 
 
 @suite.test(
-    16, "values", group(POWERS, Train(2)), group(OTHERS, Train(3), Train(18, steps=1)),
+    "values", "values", group(POWERS, Train(2)), group(OTHERS, Train(3), Train(18, steps=1)), weight=16,
 )  # fmt: skip
 def test_training_equals_serial_training_on_2_to_18_ranks(case, run):
     """Outputs, gradients of shards in each step, and shards at the end."""
 
 
-@suite.test(8, "values", Train(4, (2, 1, 1, 3), bias=False), Train(3, (5, 7, 4)))
+@suite.test("values", "values", Train(4, (2, 1, 1, 3), bias=False), Train(3, (5, 7, 4)), weight=8)
 def test_layers_of_any_length(case, run):
     """Also layers with fewer elements than there are ranks."""
 
 
-@suite.test(6, "values", Train(2, microbatches=2), Train(2, keep_zeros=True))
+@suite.test("values", "values", Train(2, microbatches=2), Train(2, keep_zeros=True), weight=6)
 def test_gradients_add_up(case, run):
     """To what stands in ``grad``, as autograd does."""
 
 
-@suite.test(5, "values", Train(2, evaluate=True))
+@suite.test("values", "values", Train(2, evaluate=True), weight=5)
 def test_evaluation_in_between(case, run):
     """Under ``torch.no_grad()``, before each step."""
 
 
-@suite.test(4, "values", Train(2, **BLOCKS, by_layer=True), Train(2, **BLOCKS))
+@suite.test("values", "values", Train(2, **BLOCKS, by_layer=True), Train(2, **BLOCKS), weight=4)
 def test_layers_that_a_function_names(case, run):
     """Or the network's children, which have several layers each."""
 
 
-@suite.test(4, "values", Train(2, optimizer="adam", second=True), Train(2, dtype="float32"))
+@suite.test("values", "values", Train(2, optimizer="adam", second=True), Train(2, dtype="float32"), weight=4)
 def test_other_optimizers_and_float32(case, run):
     """Adam after a step of another network; shards in float32."""
 
 
-test_real_gloo = suite.real_ranks(4, Train(2))
+test_real_gloo = suite.real_ranks("reality", Train(2), weight=4)
 
 
 def collective(op):
@@ -68,7 +68,7 @@ def collective(op):
 
 
 @suite.test(
-    8, "communication", group(DIVIDES, Train(2, (5, 12, 24)), weight=2), group(DOES_NOT, Train(5)),
+    "communication", "communication", group(DIVIDES, Train(2, (5, 12, 24)), weight=2), group(DOES_NOT, Train(5)), weight=8,
 )  # fmt: skip
 def test_bytes_of_a_step(case, run, ranks):
     """Each layer is gathered twice and reduced once, and gathered once more for an evaluation."""
@@ -87,7 +87,7 @@ def test_bytes_of_a_step(case, run, ranks):
     assert_moved(run, times * total * (case.p - 1) / case.p, case, rule)
 
 
-test_given_group_is_used = suite.given_communicator(4, Train(3), comm="the group")
+test_given_group_is_used = suite.given_communicator("group", Train(3), comm="the group", weight=4)
 
 
 @dataclass
@@ -147,8 +147,8 @@ def assert_one_by_one(run, case):
 
 
 @suite.test(
-    14, "schedule", group(ONE_BY_ONE, OneByOne(4, (12,) * 8, steps=1, announced=True)),
-    group(ONE_AHEAD, Train(2, FIVE, announced=True)), essential=True,
+    "point", "schedule", group(ONE_BY_ONE, OneByOne(4, (12,) * 8, steps=1, announced=True)),
+    group(ONE_AHEAD, Train(2, FIVE, announced=True)), weight=14,
 )  # fmt: skip
 def test_one_layer_is_gathered_ahead(case, run):
     """Its first part asks whether layers are gathered one by one at all, whatever their values."""
@@ -177,7 +177,7 @@ def test_one_layer_is_gathered_ahead(case, run):
                 )
 
 
-@suite.test(6, "schedule", Train(2, FIVE, announced=True))
+@suite.test("schedule", "schedule", Train(2, FIVE, announced=True), weight=6)
 def test_gradients_are_reduced_while_the_next_layer_computes(case, run):
     """When a layer begins its backward pass, the one before it is being reduced."""
     sizes = [layer.nbytes for layer in case.layers]
@@ -193,11 +193,11 @@ def test_gradients_are_reduced_while_the_next_layer_computes(case, run):
 
 
 test_everything_is_waited_for = suite.slow_messages(
-    5, Train(3, evaluate=True), kinds=[Kind.COLLECTIVE]
+    "safety", Train(3, evaluate=True), kinds=[Kind.COLLECTIVE], weight=5
 )
 
 
-@suite.test(8, "memory", *(Alone(4, DEEP, evaluate=evaluate) for evaluate in (False, True)))
+@suite.test("memory", "memory", *(Alone(4, DEEP, evaluate=evaluate) for evaluate in (False, True)), weight=8)
 def test_two_layers_at_a_time(case, run):
     layer, count = case.layers[0].nbytes, len(case.layers)
     allowed = (2 * count // case.p + 5) * layer + layer // 2
@@ -210,7 +210,7 @@ def test_two_layers_at_a_time(case, run):
             )
 
 
-@suite.test(8, "speed", *(STEP.with_(stretched=p) for p in (8, 32)))
+@suite.test("speed", "speed", *(STEP.with_(stretched=p) for p in (8, 32)), weight=8)
 def test_time_of_a_step_on_8_to_64_ranks(case, run):
     """That of the schedule, where the trace of few ranks is stretched to many."""
     took_s = replay(stretched(run.trace, case.stretched), run.machine).makespan_s

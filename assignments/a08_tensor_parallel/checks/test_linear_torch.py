@@ -26,29 +26,29 @@ def both(*forms, **fields):
 
 
 @suite.test(
-    16,
+    "values",
     "values",
     group("f", CopyToGroup(3, (5, 2)), CopyToGroup(2, (2, 3, 4), "float32")),
     group("g", ReduceFromGroup(3, (5, 2)), ReduceFromGroup(2, (2, 3, 4), "float32")),
-    group("tensors with gaps", *both((3, (5, 2)), how="gaps"), *both((3, (5, 2)), how="sum")),
+    group("tensors with gaps", *both((3, (5, 2)), how="gaps"), *both((3, (5, 2)), how="sum")), weight=16,
 )
 def test_f_and_g_and_their_gradients(case, run):
     """Results and vector-Jacobian products."""
 
 
-@suite.test(5, "safety", *both((2, (4, 3)), how="shared"), Pair(2, 4))
+@suite.test("safety", "safety", *both((2, (4, 3)), how="shared"), Pair(2, 4), weight=5)
 def test_incoming_gradients_and_inputs_stay(case, run):
     if isinstance(case, Pair):
         assert_unchanged(run, case)
 
 
-@suite.test(12, "values", Pair(2, 4, (6, 12, 4)), Pair(4, 4, (6, 12, 4)))
+@suite.test("values", "values", Pair(2, 4, (6, 12, 4)), Pair(4, 4, (6, 12, 4)), weight=12)
 def test_layers_equal_serial_on_2_to_8_ranks(case, run):
     """Plain sizes: p divides the rows and what is cut. Only the next test has others."""
 
 
 @suite.test(
-    9,
+    "values",
     "values",
     group("parts of unequal length", Pair(3, 4, (3, 7, 2)), Pair(3, 4, (3, 2, 5)), weight=2),
     group(
@@ -56,39 +56,39 @@ def test_layers_equal_serial_on_2_to_8_ranks(case, run):
         Pair(3, 4, (3, 4, 5), biases=False),
         Pair(2, 4, (3, 4, 5), (2, 2), "float32", how="gaps"),
     ),
-    group("frozen parameters", *(Pair(2, 4, (3, 4, 5), needs=needs) for needs in ("x", "biases"))),
+    group("frozen parameters", *(Pair(2, 4, (3, 4, 5), needs=needs) for needs in ("x", "biases"))), weight=9,
 )
 def test_other_parts_shapes_and_frozen_parameters(case, run):
     """Parts may be empty, and a bias may be None."""
 
 
-@suite.test(4, "values", Pair(2, 4, steps=2), Pair(2, 4, steps=2, how="together"))
+@suite.test("values", "values", Pair(2, 4, steps=2), Pair(2, 4, steps=2, how="together"), weight=4)
 def test_gradients_add_up(case, run):
     """Together: all forward passes, then the backward passes, the last one first."""
 
 
-@suite.test(4, "values", Pair(3, 6, (40, 96, 24)))
+@suite.test("values", "values", Pair(3, 6, (40, 96, 24)), weight=4)
 def test_replicas_are_equal_bit_for_bit(case, run):
     assert_alike(run, case)
 
 
-test_real_gloo = suite.real_ranks(4, Pair(2, steps=2))
+test_real_gloo = suite.real_ranks("reality", Pair(2, steps=2), weight=4)
 
 
-@suite.test(8, "communication", Pair(4, 4, (16, 400, 16)), essential=True)
+@suite.test("point", "communication", Pair(4, 4, (16, 400, 16)), weight=8)
 def test_the_layers_are_cut(case, run):
     assert_cut(run, case)
 
 
 @suite.test(
-    13,
+    "communication",
     "communication",
     group("inputs that need a gradient", Pair(3, 6, WIDE), weight=2),
     group(
         "inputs that need none",
         Pair(2, 12, SMALL, needs="weights"),
         Pair(3, 6, WIDE, needs="none"),
-    ),
+    ), weight=13,
 )
 def test_bytes_of_a_pair(case, run, ranks):
     what = "an all-reduce of the result forward, one of the gradient of x backward"
@@ -98,24 +98,24 @@ def test_bytes_of_a_pair(case, run, ranks):
 
 
 test_given_groups_are_used = suite.given_communicator(
-    6,
+    "group",
     group("some ranks of a larger world", Pair(3, 6, (5, 7, 4))),
     group("two groups in one graph", TwoGroups()),
-    comm="the group",
+    comm="the group", weight=6,
 )
 
 
-@suite.test(6, "memory", Pair(4, 3, (40, 64, 40), measure=True))
+@suite.test("memory", "memory", Pair(4, 3, (40, 64, 40), measure=True), weight=6)
 def test_a_layer_keeps_its_parts(case, run):
     assert_held(run, case, "the column-parallel layer", "the row-parallel layer")
 
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    5, Pair(3, 6, SMALL), kinds=EVERYTHING
+    "safety", Pair(3, 6, SMALL), kinds=EVERYTHING, weight=5
 )
 
 
-@suite.test(8, "speed", group("8 ranks", Pair(4, 32, TIMED, machine="slow cores")))
+@suite.test("speed", "speed", group("8 ranks", Pair(4, 32, TIMED, machine="slow cores")), weight=8)
 def test_time_on_8_and_64_ranks(case, run):
     """Hidden columns of a rank stay when ranks are added."""
     assert_all_work(run, case)

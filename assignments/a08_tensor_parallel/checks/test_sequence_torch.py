@@ -24,61 +24,61 @@ def both(p, own, *rest, **fields):
 
 
 @suite.test(
-    16,
+    "values",
     "values",
     group("gather_sequence", Gather(3, (2, 4)), Gather(2, (3,), "float32")),
     group("reduce_scatter_sequence", Scatter(3, (6, 4)), Scatter(2, (6,), "float32")),
-    group("tensors with gaps", *both(3, 2, 4, how="gaps"), *both(3, 2, 4, how="sum")),
+    group("tensors with gaps", *both(3, 2, 4, how="gaps"), *both(3, 2, 4, how="sum")), weight=16,
 )
 def test_gather_and_reduce_scatter_and_their_gradients(case, run):
     """Results and vector-Jacobian products."""
 
 
-@suite.test(5, "safety", *both(2, 3, 4, how="shared"), Block(2, 4))
+@suite.test("safety", "safety", *both(2, 3, 4, how="shared"), Block(2, 4), weight=5)
 def test_incoming_gradients_and_inputs_stay(case, run):
     if isinstance(case, Block):
         assert_unchanged(run, case)
 
 
-@suite.test(9, "values", Block(2, 6, (4, 12)), Block(3, 6, (4, 12), dtype="float32"))
+@suite.test("values", "values", Block(2, 6, (4, 12)), Block(3, 6, (4, 12), dtype="float32"), weight=9)
 def test_block_equals_serial(case, run):
     """Gradients of replicated parameters are another test's."""
 
 
-@suite.test(7, "values", Block(3, 6, (4, 12), 0.3), Block(2, 4, (4, 6), 0.3, training=False))
+@suite.test("values", "values", Block(3, 6, (4, 12), 0.3), Block(2, 4, (4, 6), 0.3, training=False), weight=7)
 def test_dropout_by_position(case, run):
     """A position has its mask, whoever has it; in evaluation mode there is none."""
 
 
-@suite.test(8, "values", Block(3, 6, (4, 12), steps=2, finished=True))
+@suite.test("values", "values", Block(3, 6, (4, 12), steps=2, finished=True), weight=8)
 def test_gradients_of_replicated_parameters(case, run):
     assert_alike(run, case)
 
 
 @suite.test(
-    5,
+    "values",
     "values",
     Block(2, 4, rate=0.2, steps=2, finished=True),
     Block(2, 4, steps=2, finished=True, how="together"),
-    Block(2, 4, before=1, finished=True),
+    Block(2, 4, before=1, finished=True), weight=5,
 )
 def test_gradients_add_up(case, run):
     """Together: all forward passes, then the backward passes, the last one first."""
 
 
-test_real_gloo = suite.real_ranks(4, Block(2, 6, rate=0.3, steps=2, finished=True))
+test_real_gloo = suite.real_ranks("reality", Block(2, 6, rate=0.3, steps=2, finished=True), weight=4)
 
 
-@suite.test(8, "communication", Block(4, 4, (16, 400)), essential=True)
+@suite.test("point", "communication", Block(4, 4, (16, 400)), weight=8)
 def test_the_layers_are_cut(case, run):
     assert_cut(run, case)
 
 
 @suite.test(
-    12,
+    "communication",
     "communication",
     group("gather_sequence and reduce_scatter_sequence", *both(3, 3, 8)),
-    group("blocks", Block(3, 12, (20, 12), forward=True), Block(3, 12, (20, 12))),
+    group("blocks", Block(3, 12, (20, 12), forward=True), Block(3, 12, (20, 12))), weight=12,
 )
 def test_bytes_of_operators_and_blocks(case, run, ranks):
     if isinstance(case, Operator):
@@ -92,11 +92,11 @@ def test_bytes_of_operators_and_blocks(case, run, ranks):
 
 
 test_given_group_is_used = suite.given_communicator(
-    5, Block(3, 6, rate=0.3, finished=True), comm="the group"
+    "group", Block(3, 6, rate=0.3, finished=True), comm="the group", weight=5
 )
 
 
-@suite.test(9, "memory", KeptForBackward(8, 256, (64, 32), 0.1))
+@suite.test("memory", "memory", KeptForBackward(8, 256, (64, 32), 0.1), weight=9)
 def test_activations_of_norm_and_dropout_are_cut(case, run):
     own, (d, h) = case.n // case.p, case.widths
     allowed = 8 * (case.n * d + own * (6 * d + 4 * h)) + (1 << 14)
@@ -110,17 +110,17 @@ def test_activations_of_norm_and_dropout_are_cut(case, run):
             )
 
 
-@suite.test(3, "memory", Block(4, 4, (24, 80), measure=True))
+@suite.test("memory", "memory", Block(4, 4, (24, 80), measure=True), weight=3)
 def test_a_block_keeps_its_parts(case, run):
     assert_held(run, case, "the block")
 
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    4, Block(3, 6, finished=True), kinds=EVERYTHING
+    "safety", Block(3, 6, finished=True), kinds=EVERYTHING, weight=4
 )
 
 
-@suite.test(5, "speed", Block(4, 32, (32, 128), finished=True, machine="slow cores"))
+@suite.test("speed", "speed", Block(4, 32, (32, 128), finished=True, machine="slow cores"), weight=5)
 def test_time_on_8_ranks(case, run):
     assert_all_work(run, case)
     machine, p, (d, _) = machine_of(case), case.p, case.widths

@@ -28,29 +28,29 @@ def assert_time(case, run):
     )
 
 
-@suite.test(32, "values", *each(*SIZES))
+@suite.test("values", "values", *each(*SIZES), weight=32)
 def test_each_pass_is_done_once_and_lists_can_be_run(case, run):
     """``case`` has looked at it."""
 
 
-@suite.test(6, "values", *each((1, 2), (1, 5)))
+@suite.test("values", "values", *each((1, 2), (1, 5)), weight=6)
 def test_one_stage(case, run):
     """The turn of the V is on the only stage."""
 
 
-@suite.test(4, "values", DualPipeV(2, 4), DualPipeV(2, 3, raises="ValueError"))
+@suite.test("values", "values", DualPipeV(2, 4), DualPipeV(2, 3, raises="ValueError"), weight=4)
 def test_fewer_microbatches_than_twice_the_stages_are_refused(case, run):
     """2 S is enough."""
 
 
-@suite.test(16, "schedule", *each(*SIZES))
+@suite.test("schedule", "schedule", *each(*SIZES), weight=16)
 def test_few_chunks_are_held(case, run):
     case.assert_few_in_flight(
         run, lambda stage: 2 * case.stages + 1, "holds {} chunks' microbatches"
     )
 
 
-@suite.test(6, "schedule", DualPipeV(3, 12, exchange_s=1.0), essential=True)
+@suite.test("point", "schedule", DualPipeV(3, 12, exchange_s=1.0), weight=6)
 def test_pairs_hide_messages(case, run):
     """Less time than single passes need on any stage, whatever their order."""
     took_s = case.timeline(run).makespan_s
@@ -62,14 +62,14 @@ def test_pairs_hide_messages(case, run):
     )
 
 
-@suite.test(12, "speed", *each((2, 5), (3, 7), (4, 8)))
+@suite.test("speed", "speed", *each((2, 5), (3, 7), (4, 8)), weight=12)
 def test_time_without_exchange(case, run):
     assert_time(case, run)
 
 
 @suite.test(
-    24, "speed", group("x = 1", *each((2, 8), (4, 16), exchange_s=1.0), weight=2),
-    group("x = 0.5", *each((3, 12), exchange_s=0.5)),
+    "speed", "speed", group("x = 1", *each((2, 8), (4, 16), exchange_s=1.0), weight=2),
+    group("x = 0.5", *each((3, 12), exchange_s=0.5)), weight=24,
 )  # fmt: skip
 def test_time_with_exchange(case, run):
     assert_time(case, run)

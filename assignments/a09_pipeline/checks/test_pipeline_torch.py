@@ -36,46 +36,46 @@ SLOW = "name=slow_wire,alpha_s=0.001,beta_s_per_byte=3e-05"
 
 
 @suite.test(
-    13, "values",
+    "values", "values",
     group("microbatches of equal length", StepTorch(3, FLUSH), StepTorch(2, GPIPE)),
     group(
         "microbatches of unequal lengths", StepTorch(3, FLUSH, UNEQUAL),
         StepTorch(3, GPIPE, UNEQUAL),
-    ),
+    ), weight=13,
 )  # fmt: skip
 def test_gradient_with_gpipe_and_1f1b(case, run):
     """Loss and gradients of the whole batch."""
 
 
 @suite.test(
-    5, "values", group("fewer microbatches than stages", StepTorch(3, ("F0 B0",))),
-    group("one stage", StepTorch(1, ("F0 F1 B0 B1",), (2, 3))),
+    "values", "values", group("fewer microbatches than stages", StepTorch(3, ("F0 B0",))),
+    group("one stage", StepTorch(1, ("F0 F1 B0 B1",), (2, 3))), weight=5,
 )  # fmt: skip
 def test_few_microbatches_and_one_stage(case, run):
     """A stage alone is the first and the last one."""
 
 
 @suite.test(
-    6, "values",
+    "values", "values",
     group(SEVERAL, StepTorch(2, CHUNKS, (2, 3)), StepTorch(1, CHUNKS[:1], (2, 3))),
-    group(OTHERS, StepTorch(2, SWAPPED)),
+    group(OTHERS, StepTorch(2, SWAPPED)), weight=6,
 )  # fmt: skip
 def test_chunks_and_other_schedules(case, run):
     """Two stages may take microbatches in different orders."""
 
 
 @suite.test(
-    8, "values", group(USUAL, StepTorch(3, FLUSH, UNEQUAL, recompute=True), weight=3),
+    "values", "values", group(USUAL, StepTorch(3, FLUSH, UNEQUAL, recompute=True), weight=3),
     group(SEVERAL, StepTorch(2, CHUNKS, recompute=True)),
-    group(OTHERS, StepTorch(2, SWAPPED, recompute=True)),
+    group(OTHERS, StepTorch(2, SWAPPED, recompute=True)), weight=8,
 )  # fmt: skip
 def test_gradient_with_recomputation(case, run):
     """The same as without."""
 
 
 @suite.test(
-    4, "values", StepTorch(3, FLUSH, recompute=True, dropout=0.4),
-    StepTorch(2, CHUNKS, widths=(5, 20, 4), recompute=True, dropout=0.4),
+    "values", "values", StepTorch(3, FLUSH, recompute=True, dropout=0.4),
+    StepTorch(2, CHUNKS, widths=(5, 20, 4), recompute=True, dropout=0.4), weight=4,
 )  # fmt: skip
 def test_recomputation_draws_the_same_numbers_again(case, ranks):
     plain = case.with_(recompute=False)
@@ -99,32 +99,32 @@ def test_recomputation_draws_the_same_numbers_again(case, ranks):
 
 
 @suite.test(
-    4, "values",
+    "values", "values",
     group(USUAL, StepTorch(2, ("F0 F1 F2 B0 B1 B2",), (3, 1, 2), before=True)),
-    group(AGAIN, StepTorch(2, ("F0 F1 F2 B0 B1 B2",), (3, 1, 2), before=True, recompute=True)),
+    group(AGAIN, StepTorch(2, ("F0 F1 F2 B0 B1 B2",), (3, 1, 2), before=True, recompute=True)), weight=4,
 )  # fmt: skip
 def test_second_step_is_independent(case, run):
     """Of one with other numbers, and other lengths of microbatches."""
 
 
-test_real_gloo = suite.real_ranks(3, StepTorch(2, ("F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2")))
+test_real_gloo = suite.real_ranks("reality", StepTorch(2, ("F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2")), weight=3)
 
 
 # -- communication ---------------------------------------------------------------------------------
 
 
 @suite.test(
-    5, "communication", StepTorch(3, GPIPE, (8,), ordered=True), essential=True, checked=False
+    "point", "communication", StepTorch(3, GPIPE, (8,), ordered=True), checked=False, weight=5
 )
 def test_stages_compute_their_pieces_and_pass_tensors_on(case, run):
     assert_passed_on(run, case)
 
 
 @suite.test(
-    10, "communication",
+    "communication", "communication",
     group(USUAL, StepTorch(3, FLUSH, **LONG), StepTorch(2, GPIPE, **LONG), weight=3),
     group(AGAIN, StepTorch(3, FLUSH, **LONG, recompute=True)),
-    group(SEVERAL, StepTorch(2, CHUNKS, **LONG)),
+    group(SEVERAL, StepTorch(2, CHUNKS, **LONG)), weight=10,
 )  # fmt: skip
 def test_one_message_for_each_activation_and_gradient(case, run, ranks):
     messages, nbytes = case.traffic
@@ -133,8 +133,8 @@ def test_one_message_for_each_activation_and_gradient(case, run, ranks):
 
 
 @suite.test(
-    5, "communication", group(USUAL, StepTorch(3, GPIPE, ordered=True), weight=3),
-    group(SEVERAL, StepTorch(2, CHUNKS, ordered=True)),
+    "communication", "communication", group(USUAL, StepTorch(3, GPIPE, ordered=True), weight=3),
+    group(SEVERAL, StepTorch(2, CHUNKS, ordered=True)), weight=5,
 )  # fmt: skip
 def test_messages_go_to_neighbours(case, run):
     assert_own_messages(run, case)
@@ -143,7 +143,7 @@ def test_messages_go_to_neighbours(case, run):
 
 
 test_given_group_is_used = suite.given_communicator(
-    3, StepTorch(3, FLUSH, ordered=True), comm="the group"
+    "group", StepTorch(3, FLUSH, ordered=True), comm="the group", weight=3
 )
 
 
@@ -151,9 +151,9 @@ test_given_group_is_used = suite.given_communicator(
 
 
 @suite.test(
-    8, "schedule", group(USUAL, StepTorch(3, FLUSH, announced=True), weight=3),
+    "schedule", "schedule", group(USUAL, StepTorch(3, FLUSH, announced=True), weight=3),
     group(AGAIN, StepTorch(3, FLUSH, recompute=True, announced=True)),
-    group(SEVERAL, StepTorch(2, CHUNKS, announced=True)),
+    group(SEVERAL, StepTorch(2, CHUNKS, announced=True)), weight=8,
 )  # fmt: skip
 def test_passes_follow_the_list(case, run):
     """``case`` compares what the modules computed with the lists."""
@@ -163,8 +163,8 @@ LARGE = {"sizes": (96,), "widths": (8, 512, 8), "ordered": True}
 
 
 @suite.test(
-    9, "memory", group(USUAL, StepTorch(3, FLUSH, **LARGE), weight=3),
-    group(AGAIN, StepTorch(3, GPIPE, **LARGE, recompute=True)),
+    "memory", "memory", group(USUAL, StepTorch(3, FLUSH, **LARGE), weight=3),
+    group(AGAIN, StepTorch(3, GPIPE, **LARGE, recompute=True)), weight=9,
 )  # fmt: skip
 def test_activations_are_let_go_and_recomputation_keeps_inputs_alone(case, run):
     """The peak of activations, as they were allocated."""
@@ -183,21 +183,21 @@ def test_activations_are_let_go_and_recomputation_keeps_inputs_alone(case, run):
 
 
 test_every_send_may_wait_for_its_receive = suite.slow_messages(
-    9, group(USUAL, StepTorch(3, FLUSH, ordered=True), weight=3),
-    group(OTHERS, StepTorch(2, SWAPPED, ordered=True)),
+    "safety", group(USUAL, StepTorch(3, FLUSH, ordered=True), weight=3),
+    group(OTHERS, StepTorch(2, SWAPPED, ordered=True)), weight=9,
 )  # fmt: skip
 
 WIRE = {"sizes": (1,), "widths": (16, 4, 16), "costs": (1e-2, 2e-2), "announced": True}
 
 
 @suite.test(
-    8, "speed",
+    "speed", "speed",
     group(
         USUAL, StepTorch(3, GPIPE, **WIRE, machine=FREE), StepTorch(3, FLUSH, **WIRE, machine=SLOW),
         weight=3,
     ),
     group(AGAIN, StepTorch(3, FLUSH, **WIRE, machine=SLOW, recompute=True)),
-    group(SEVERAL, StepTorch(2, CHUNKS, **WIRE, machine=SLOW)),
+    group(SEVERAL, StepTorch(2, CHUNKS, **WIRE, machine=SLOW)), weight=8,
 )  # fmt: skip
 def test_time_with_free_messages_and_on_a_slow_wire(case, run):
     assert_work(run, case)

@@ -31,64 +31,64 @@ suite = Suite("stage")
 
 
 @suite.test(
-    14, "values",
+    "values", "values",
     group("microbatches of equal length", Step(3, FLUSH), Step(2, GPIPE), weight=6),
     group(
         "microbatches of unequal lengths", Step(3, FLUSH, UNEQUAL), Step(3, GPIPE, UNEQUAL),
         weight=6,
     ),
-    group("float32", Step(3, FLUSH, (2, 1, 1, 3), dtype="float32")),
+    group("float32", Step(3, FLUSH, (2, 1, 1, 3), dtype="float32")), weight=14,
 )  # fmt: skip
 def test_gradient_on_2_to_5_stages(case, run):
     """Loss and gradients of the whole batch."""
 
 
 @suite.test(
-    5, "values", group("fewer microbatches than stages", Step(3, ("F0 B0",), (3,))),
-    group("one stage", Step(1, ("F0 F1 B0 B1",), (3, 2))),
+    "values", "values", group("fewer microbatches than stages", Step(3, ("F0 B0",), (3,))),
+    group("one stage", Step(1, ("F0 F1 B0 B1",), (3, 2))), weight=5,
 )  # fmt: skip
 def test_fewer_microbatches_than_stages_and_one_stage(case, run):
     """A stage alone is the first and the last one."""
 
 
-@suite.test(6, "values", Step(2, HALVES, (2, 1, 3)), Step(1, ("F0 F1 I0 I1 W1 W0",)))
+@suite.test("values", "values", Step(2, HALVES, (2, 1, 3)), Step(1, ("F0 F1 I0 I1 W1 W0",)), weight=6)
 def test_backward_passes_in_two_halves(case, run):
     """The second half comes any time later."""
 
 
-@suite.test(6, "values", Step(2, CHUNKS, (2, 3)), Step(1, CHUNKS[:1], (2, 3)))
+@suite.test("values", "values", Step(2, CHUNKS, (2, 3)), Step(1, CHUNKS[:1], (2, 3)), weight=6)
 def test_interleaved_chunks(case, run):
     """The last stage passes activations on to the first one."""
 
 
 @suite.test(
-    5, "values", group("whole passes through one chunk", Step(2, SWAPPED)),
-    group("chunks and halves", Step(2, STRANGE, (2, 1, 3))),
+    "values", "values", group("whole passes through one chunk", Step(2, SWAPPED)),
+    group("chunks and halves", Step(2, STRANGE, (2, 1, 3))), weight=5,
 )  # fmt: skip
 def test_schedules_that_nobody_teaches(case, run):
     """Two stages may take microbatches in different orders."""
 
 
-@suite.test(4, "values", Step(2, ("F0 F1 F2 B0 B1 B2",), (3, 1, 2), before=True))
+@suite.test("values", "values", Step(2, ("F0 F1 F2 B0 B1 B2",), (3, 1, 2), before=True), weight=4)
 def test_second_step_is_independent(case, run):
     """Of one with other numbers, and other lengths of microbatches."""
 
 
-test_real_mpi = suite.real_ranks(3, Step(3, FLUSH))
+test_real_mpi = suite.real_ranks("reality", Step(3, FLUSH), weight=3)
 
 
 # -- what is sent, and when ------------------------------------------------------------------------
 
 
-@suite.test(5, "communication", Step(3, GPIPE, (8,), ordered=True), essential=True, checked=False)
+@suite.test("point", "communication", Step(3, GPIPE, (8,), ordered=True), checked=False, weight=5)
 def test_stages_compute_their_pieces_and_pass_arrays_on(case, run):
     assert_passed_on(run, case)
 
 
 @suite.test(
-    10, "communication",
+    "communication", "communication",
     group(USUAL, Step(3, FLUSH, **LONG), Step(2, GPIPE, **LONG, dtype="float32"), weight=3),
-    group(IN_HALVES, Step(2, HALVES, **LONG)), group(SEVERAL, Step(2, CHUNKS, **LONG)),
+    group(IN_HALVES, Step(2, HALVES, **LONG)), group(SEVERAL, Step(2, CHUNKS, **LONG)), weight=10,
 )  # fmt: skip
 def test_one_message_for_each_activation_and_gradient(case, run, ranks):
     messages, nbytes = case.traffic
@@ -97,8 +97,8 @@ def test_one_message_for_each_activation_and_gradient(case, run, ranks):
 
 
 @suite.test(
-    4, "communication", group(USUAL, Step(3, GPIPE, ordered=True), weight=3),
-    group(SEVERAL, Step(2, CHUNKS, ordered=True)),
+    "communication", "communication", group(USUAL, Step(3, GPIPE, ordered=True), weight=3),
+    group(SEVERAL, Step(2, CHUNKS, ordered=True)), weight=4,
 )  # fmt: skip
 def test_messages_go_to_neighbours(case, run):
     assert_own_messages(run, case)
@@ -108,14 +108,14 @@ def test_messages_go_to_neighbours(case, run):
     assert_peers(run, case.neighbours, case, rule)
 
 
-test_given_communicator_is_used = suite.given_communicator(3, Step(3, FLUSH, ordered=True))
+test_given_communicator_is_used = suite.given_communicator("group", Step(3, FLUSH, ordered=True), weight=3)
 
 
 @suite.test(
-    10, "schedule", group(USUAL, Step(3, FLUSH, announced=True), weight=3),
+    "schedule", "schedule", group(USUAL, Step(3, FLUSH, announced=True), weight=3),
     group(IN_HALVES, Step(2, HALVES, announced=True)),
     group(SEVERAL, Step(2, CHUNKS, announced=True)),
-    group(OTHERS, Step(2, SWAPPED, announced=True)),
+    group(OTHERS, Step(2, SWAPPED, announced=True)), weight=10,
 )  # fmt: skip
 def test_passes_follow_the_list(case, run):
     """``case`` compares what the layers computed with the lists."""
@@ -127,8 +127,8 @@ LARGE = {"sizes": (96,), "widths": (8, 512, 8), "ordered": True, "watched": True
 
 
 @suite.test(
-    6, "memory", group(USUAL, Step(3, FLUSH, **LARGE), weight=3),
-    group(IN_HALVES, Step(2, HALVES, **LARGE)), group(SEVERAL, Step(2, CHUNKS, **LARGE)),
+    "memory", "memory", group(USUAL, Step(3, FLUSH, **LARGE), weight=3),
+    group(IN_HALVES, Step(2, HALVES, **LARGE)), group(SEVERAL, Step(2, CHUNKS, **LARGE)), weight=6,
 )  # fmt: skip
 def test_activations_are_let_go(case, run):
     d_in, hidden, d_out = case.widths
@@ -151,21 +151,21 @@ def test_activations_are_let_go(case, run):
 # -- safety and speed ------------------------------------------------------------------------------
 
 test_every_send_may_wait_for_its_receive = suite.slow_messages(
-    10, group(USUAL, Step(3, FLUSH, ordered=True), weight=3),
-    group(OTHERS, Step(2, SWAPPED, ordered=True)),
+    "safety", group(USUAL, Step(3, FLUSH, ordered=True), weight=3),
+    group(OTHERS, Step(2, SWAPPED, ordered=True)), weight=10,
 )  # fmt: skip
 
 WIRE = {"sizes": (1,), "widths": (16, 4, 16), "costs": (4e-6, 8e-6), "announced": True}
 
 
 @suite.test(
-    9, "speed",
+    "speed", "speed",
     group(
         USUAL, Step(3, GPIPE, **WIRE, machine=FREE), Step(3, FLUSH, **WIRE, machine="long wire"),
         weight=3,
     ),
     group(IN_HALVES, Step(2, HALVES, **WIRE, machine="long wire")),
-    group(SEVERAL, Step(2, CHUNKS, **WIRE, machine="long wire")),
+    group(SEVERAL, Step(2, CHUNKS, **WIRE, machine="long wire")), weight=9,
 )  # fmt: skip
 def test_time_with_free_messages_and_on_a_slow_wire(case, run):
     """On the wire a message takes more than half of a forward pass."""

@@ -49,23 +49,23 @@ def judge(case, costs, found_s, what, full_s, half_s):
 # -- values: every pass once, in halves, and it can be run -----------------------------------------
 
 
-@suite.test(14, "values", *each(ZbH1, *SIZES, (10, 24)))
+@suite.test("values", "values", *each(ZbH1, *SIZES, (10, 24)), weight=14)
 def test_h1_is_complete_and_can_be_run(case, run):
     """``case`` has looked at it."""
 
 
-@suite.test(12, "values", *each(ZbH2, *SIZES, (10, 24)))
+@suite.test("values", "values", *each(ZbH2, *SIZES, (10, 24)), weight=12)
 def test_h2_is_complete_and_can_be_run(case, run):
     """The large one, too."""
 
 
-@suite.test(7, "values", *each(ZbV, *SIZES))
+@suite.test("values", "values", *each(ZbV, *SIZES), weight=7)
 def test_v_is_complete_and_can_be_run(case, run):
     """Down the stages and up again."""
 
 
 @suite.test(
-    5, "values", *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV))
+    "values", "values", *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV)), weight=5
 )
 def test_fewer_microbatches_than_stages_and_one_stage(case, run):
     """The warm-up ends with the last microbatch."""
@@ -74,17 +74,17 @@ def test_fewer_microbatches_than_stages_and_one_stage(case, run):
 # -- what is held ----------------------------------------------------------------------------------
 
 
-@suite.test(10, "schedule", *each(ZbH1, *SIZES, (4, 9)))
+@suite.test("schedule", "schedule", *each(ZbH1, *SIZES, (4, 9)), weight=10)
 def test_h1_holds_few_microbatches(case, run):
     case.assert_few_in_flight(run, lambda stage: case.stages, "holds {} microbatches")
 
 
-@suite.test(8, "schedule", *each(ZbH2, *SIZES, (4, 9)))
+@suite.test("schedule", "schedule", *each(ZbH2, *SIZES, (4, 9)), weight=8)
 def test_h2_holds_few_microbatches(case, run):
     case.assert_few_in_flight(run, lambda stage: 2 * case.stages - 1, "holds {} microbatches")
 
 
-@suite.test(4, "schedule", *each(ZbV, *SIZES, (4, 9)))
+@suite.test("schedule", "schedule", *each(ZbV, *SIZES, (4, 9)), weight=4)
 def test_v_holds_few_chunks(case, run):
     case.assert_few_in_flight(run, lambda stage: 2 * case.stages, "holds {} chunks' microbatches")
 
@@ -92,7 +92,7 @@ def test_v_holds_few_chunks(case, run):
 # -- time ------------------------------------------------------------------------------------------
 
 
-@suite.test(17, "speed", *each(ZbH1, *SIZES))
+@suite.test("speed", "speed", *each(ZbH1, *SIZES), weight=17)
 def test_bubble_of_h1(case, run):
     for costs in COSTS:
         took_s = replay(case, run, costs).makespan_s
@@ -101,7 +101,7 @@ def test_bubble_of_h1(case, run):
         judge(case, costs, took_s, "a step takes", full_s, below_s)
 
 
-@suite.test(14, "speed", *each(ZbH2, (2, 4), (3, 5), (4, 9)))
+@suite.test("speed", "speed", *each(ZbH2, (2, 4), (3, 5), (4, 9)), weight=14)
 def test_h2_leaves_no_stage_idle(case, run):
     for costs in COSTS:
         line = replay(case, run, costs)
@@ -113,7 +113,7 @@ def test_h2_leaves_no_stage_idle(case, run):
         judge(case, costs, idle_s, what, (case.stages - 1) * more_s, half_s)
 
 
-@suite.test(5, "speed", *each(ZbV, (2, 2), *SIZES))
+@suite.test("speed", "speed", *each(ZbV, (2, 2), *SIZES), weight=5)
 def test_v_takes_no_longer_than_its_work(case, run):
     took_s = replay(case, run, COSTS[0]).makespan_s
     work, more = 6 * case.microbatches, case.stages - 1
@@ -121,7 +121,7 @@ def test_v_takes_no_longer_than_its_work(case, run):
 
 
 @suite.test(
-    4, "speed", *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV))
+    "speed", "speed", *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV)), weight=4
 )
 def test_few_microbatches_take_no_longer_than_under_1f1b(case, run):
     for costs in COSTS[: 1 if isinstance(case, ZbV) else None]:

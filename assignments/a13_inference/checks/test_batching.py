@@ -9,90 +9,90 @@ STREAM = Serve(count=30, joins=19)  # in which many can join
 
 
 @suite.test(
-    12, "values", Serve(count=30, rate=8.0, seed=1, joins=22), Serve(count=30, rate=40.0, joins=19)
+    "values", "values", Serve(count=30, rate=8.0, seed=1, joins=22), Serve(count=30, rate=40.0, joins=19), weight=12
 )
 def test_every_token_once(case, run):
     """And requests join others under way: ``case`` has looked at it."""
 
 
 @suite.test(
-    6, "values", STREAM,
-    Serve(((0.0, 30, 5), (0.0, 90, 20), (0.0, 60, 2), (0.0, 30, 40), (0.0, 9, 9)), capacity=200),
+    "values", "values", STREAM,
+    Serve(((0.0, 30, 5), (0.0, 90, 20), (0.0, 60, 2), (0.0, 30, 40), (0.0, 9, 9)), capacity=200), weight=6,
 )  # fmt: skip
 def test_requests_that_arrive_together(case, run):
     """All at one moment."""
 
 
-@suite.test(8, "values", STREAM, Serve(count=12, rate=0.4, prompt=100, output=20))
+@suite.test("values", "values", STREAM, Serve(count=12, rate=0.4, prompt=100, output=20), weight=8)
 def test_pauses_between_requests(case, run):
     """In which nobody is under way."""
 
 
 @suite.test(
-    6, "values", STREAM,
-    Serve(((0.0, 50, 1), (0.0, 30, 1), (0.0, 30, 9), (0.0, 20, 3), (0.05, 9, 1), (0.06, 5, 5))),
+    "values", "values", STREAM,
+    Serve(((0.0, 50, 1), (0.0, 30, 1), (0.0, 30, 9), (0.0, 20, 3), (0.05, 9, 1), (0.06, 5, 5))), weight=6,
 )  # fmt: skip
 def test_answers_of_one_token(case, run):
     """They end with the step in which they start."""
 
 
 @suite.test(
-    6, "values", STREAM, Serve(((0.0, 120, 10), (0.001, 128, 2), (0.01, 30, 5)), capacity=130)
+    "values", "values", STREAM, Serve(((0.0, 120, 10), (0.001, 128, 2), (0.01, 30, 5)), capacity=130), weight=6
 )
 def test_request_that_fills_the_cache(case, run):
     """It needs exactly what there is."""
 
 
-@suite.test(2, "values", STREAM, Serve(), Serve(((0.5, 3, 4),), capacity=100))
+@suite.test("values", "values", STREAM, Serve(), Serve(((0.5, 3, 4),), capacity=100), weight=2)
 def test_no_request_and_one_request(case, run):
     """No step for no request."""
 
 
 @suite.test(
-    12, "memory", Serve(count=40, rate=40.0, capacity=2500, joins=36),
-    Serve(((0.0, 100, 60),) * 8, capacity=639),
+    "memory", "memory", Serve(count=40, rate=40.0, capacity=2500, joins=36),
+    Serve(((0.0, 100, 60),) * 8, capacity=639), weight=12,
 )  # fmt: skip
 def test_never_over_memory(case, run):
     case.look(run, "memory")
 
 
-@suite.test(10, "schedule", Serve(count=40, rate=40.0, capacity=2500, joins=36))
+@suite.test("schedule", "schedule", Serve(count=40, rate=40.0, capacity=2500, joins=36), weight=10)
 def test_requests_start_in_order_of_arrival(case, run):
     """Little room, so that the next request often has to wait where a shorter one would fit."""
     case.look(run, "order")
 
 
-@suite.test(6, "schedule", Serve(count=30, rate=2.0, joins=12), STREAM)
+@suite.test("schedule", "schedule", Serve(count=30, rate=2.0, joins=12), STREAM, weight=6)
 def test_no_request_starts_before_it_arrives(case, run):
     case.look(run, "arrival")
 
 
 @suite.test(
-    8,
+    "schedule",
     "schedule",
     Serve(count=30, rate=2.0, prompt=400, joins=12),
-    Serve(count=30, prompt=400, joins=19),
+    Serve(count=30, prompt=400, joins=19), weight=8,
 )
 def test_no_step_starts_before_the_last_one_ends(case, run):
     case.look(run, "time")
 
 
 @suite.test(
-    5, "safety", STREAM,
-    Serve(((0.0, 20, 30), (0.1, 300, 1)), capacity=300, raises="ValueError"),
+    "safety", "safety", STREAM,
+    Serve(((0.0, 20, 30), (0.1, 300, 1)), capacity=300, raises="ValueError"), weight=5,
 )  # fmt: skip
 def test_refuses_a_request_that_never_fits(case, run):
     """By a ValueError."""
 
 
-@suite.test(3, "safety", Serve(count=30, again=True, joins=19))
+@suite.test("safety", "safety", Serve(count=30, again=True, joins=19), weight=3)
 def test_same_plan_when_called_again(case, run):
     first, _, third = run
     if first != third:
         raise Verdict(f"{case}: serve returned another plan when it was called again.")
 
 
-@suite.test(8, "speed", Busy())
+@suite.test("speed", "speed", Busy(), weight=8)
 def test_throughput(case, run):
     logs, static = case.look(run, "time", "memory"), case.static
     ratio = sum(log.end_s for log in static) / sum(log.end_s for log in logs)
@@ -105,8 +105,8 @@ def test_throughput(case, run):
 
 
 @suite.test(
-    8, "speed", Serve(count=80, rate=6.0, joins=76, first_s=0.0495),
-    Serve(count=100, rate=30.0, output=150, capacity=5000, joins=96, first_s=14.97),
+    "speed", "speed", Serve(count=80, rate=6.0, joins=76, first_s=0.0495),
+    Serve(count=100, rate=30.0, output=150, capacity=5000, joins=96, first_s=14.97), weight=8,
 )  # fmt: skip
 def test_time_to_the_first_token(case, run):
     (log,) = case.look(run, "time", "arrival")

@@ -15,7 +15,7 @@ from ringside.trace import Kind
 suite = Suite("decode_torch")
 
 
-@suite.test(4, "communication", even(ForwardTorch, 4, heads=1), essential=True, checked=False)
+@suite.test("point", "communication", even(ForwardTorch, 4, heads=1), checked=False, weight=4)
 def test_sums_travel_and_weights_do_not(case, run):
     for rank, sent in enumerate(sent_as_ring(run)):
         if not 0 < sent <= 3 * case.forward_nbytes:
@@ -29,55 +29,55 @@ def test_sums_travel_and_weights_do_not(case, run):
 
 
 @suite.test(
-    17, "values", group("float32", even(ForwardTorch, 2, dtype="float32")),
+    "values", "values", group("float32", even(ForwardTorch, 2, dtype="float32")),
     group("prompts of one length", even(ForwardTorch, 2), even(ForwardTorch, 3), weight=7),
-    group("prompts of different lengths", even(ForwardTorch, 2, lengths=(4, 1)), weight=2),
+    group("prompts of different lengths", even(ForwardTorch, 2, lengths=(4, 1)), weight=2), weight=17,
 )  # fmt: skip
 def test_forward_on_2_to_5_ranks(case, run):
     """What one rank gives, in prefill and in decoding."""
 
 
 @suite.test(
-    11, "values",
+    "values", "values",
     group("1 to 4 ranks", *(even(GenerateTorch, p, heads=1, tokens=3) for p in (1, 2)), weight=3),
-    group("9 ranks", even(GenerateTorch, 9, heads=1, tokens=3)),
+    group("9 ranks", even(GenerateTorch, 9, heads=1, tokens=3)), weight=11,
 )  # fmt: skip
 def test_generate(case, run):
     """The tokens of one rank."""
 
 
 @suite.test(
-    10, "values",
+    "values", "values",
     group("parts that differ", GenerateTorch(3, heads=4, vocabulary=10, lengths=(4, 1, 3))),
     group("ranks without heads or words", GenerateTorch(4, heads=3, vocabulary=3, tokens=3)),
-    group("fewer key heads", ForwardTorch(2, heads=8, kv_heads=4)),
+    group("fewer key heads", ForwardTorch(2, heads=8, kv_heads=4)), weight=10,
 )  # fmt: skip
 def test_parts_that_differ_and_fewer_key_heads(case, run):
     """A query head is where its key head is."""
 
 
 @suite.test(
-    6, "values",
-    *(GreedyTorch(p, heads=p, vocabulary=16 * p, kind="ties", lengths=(1,) * 20) for p in (2, 3)),
+    "values", "values",
+    *(GreedyTorch(p, heads=p, vocabulary=16 * p, kind="ties", lengths=(1,) * 20) for p in (2, 3)), weight=6,
 )  # fmt: skip
 def test_equal_logits_give_the_lowest_word(case, run):
     """In a rank, and among ranks."""
 
 
-test_real_gloo = suite.real_ranks(2, even(GenerateTorch, 2))
+test_real_gloo = suite.real_ranks("reality", even(GenerateTorch, 2), weight=2)
 
 # -- communication ---------------------------------------------------------------------------------
 
 
-@suite.test(12, "communication", *(even(ForwardTorch, p, heads=4, lengths=(3, 2)) for p in (2, 4)))
+@suite.test("communication", "communication", *(even(ForwardTorch, p, heads=4, lengths=(3, 2)) for p in (2, 4)), weight=12)
 def test_bytes_of_forward(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.forward_nbytes] * case.p})
     assert_moved(run, case.forward_nbytes + 0.5, case, "two all-reduces a layer and step")
 
 
 @suite.test(
-    8, "communication",
-    *(even(GreedyTorch, p, lengths=(1,) * 3, vocabulary=40 * p) for p in (2, 4)),
+    "communication", "communication",
+    *(even(GreedyTorch, p, lengths=(1,) * 3, vocabulary=40 * p) for p in (2, 4)), weight=8,
 )  # fmt: skip
 def test_bytes_of_greedy(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.greedy_nbytes] * case.p})
@@ -85,24 +85,24 @@ def test_bytes_of_greedy(case, run, ranks):
 
 
 test_given_group_is_used = suite.given_communicator(
-    4, even(GenerateTorch, 3, heads=1, tokens=2), comm="the group"
+    "group", even(GenerateTorch, 3, heads=1, tokens=2), comm="the group", weight=4
 )
 
 # -- safety, memory, speed -------------------------------------------------------------------------
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    5, even(GenerateTorch, 3, heads=1), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)
+    "safety", even(GenerateTorch, 3, heads=1), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=5
 )
 
 
-@suite.test(4, "safety", even(GenerateTorch, 2, again=True))
+@suite.test("safety", "safety", even(GenerateTorch, 2, again=True), weight=4)
 def test_calls_keep_nothing_and_inputs_stay(case, run):
     for rank, value in enumerate(run.values):
         if value["changed"]:
             raise case.fail(f"rank {rank} changed a prompt or a weight; they must stay as before.")
 
 
-@suite.test(4, "memory", even(GenerateTorch, 2, watched=True))
+@suite.test("memory", "memory", even(GenerateTorch, 2, watched=True), weight=4)
 def test_nothing_is_kept_for_a_backward_pass(case, run):
     for rank, value in enumerate(run.values):
         if value["saved"] or value["graph"]:
@@ -137,7 +137,7 @@ def assert_traced_alike(ranks, case):
         ) from None
 
 
-@suite.test(13, "speed", group("GPUs of one node", timed(4)), group("GPUs of two nodes", timed(8)))
+@suite.test("speed", "speed", group("GPUs of one node", timed(4)), group("GPUs of two nodes", timed(8)), weight=13)
 def test_time_of_a_step(case, run, ranks):
     """A decoding step of four layers of 4096 columns on p GPUs, traced on fake tensors."""
     from given.decode_time_torch import step_times  # which needs torch

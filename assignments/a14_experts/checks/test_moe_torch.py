@@ -13,41 +13,41 @@ ALONE, BYTES = "rows that go to their experts alone", "bytes"
 SLOW = "name=slow_links,alpha_s=1e-6,beta_s_per_byte=1e-8,flop_per_s=1e9,memory_bytes_per_s=1e15"
 
 
-@suite.test(7, "values", Passes(2, (6, 4), 2, k=1, how="forward"), Passes(3, (4, 7, 3), 3))
+@suite.test("values", "values", Passes(2, (6, 4), 2, k=1, how="forward"), Passes(3, (4, 7, 3), 3), weight=7)
 def test_moe_forward(case, run):
     """Shared expert and weighted answers."""
 
 
 @suite.test(
-    15, "values",
+    "values", "values",
     group(ONCE, Gradients(2, (6, 4), 2), Gradients(3, (4, 7, 3), 6, dtype="float32"), weight=1.5),
-    group(TWICE, Gradients(2, (6, 4), 2, how="twice")),
+    group(TWICE, Gradients(2, (6, 4), 2, how="twice")), weight=15,
 )  # fmt: skip
 def test_moe_gradients(case, run):
     """Those of tokens, gate, shared expert, and experts."""
 
 
-@suite.test(9, "values", Passes(2, (6, 5), 5))
+@suite.test("values", "values", Passes(2, (6, 5), 5), weight=9)
 def test_moe_several_experts_a_rank(case, run):
     """Each gets its own rows."""
 
 
-@suite.test(8, "values", Passes(3, (4, 0, 3), 3, "one", k=1))
+@suite.test("values", "values", Passes(3, (4, 0, 3), 3, "one", k=1), weight=8)
 def test_moe_where_nothing_comes(case, run):
     """Every rank takes part in every exchange, in both passes."""
 
 
-@suite.test(3, "values", Passes(1, experts=3), Passes(2, (6, 4), 2, dtype="float32"))
+@suite.test("values", "values", Passes(1, experts=3), Passes(2, (6, 4), 2, dtype="float32"), weight=3)
 def test_moe_one_rank_and_float32(case, run):
     """The result has the dtype of x."""
 
 
-test_moe_real_gloo = suite.real_ranks(4, Passes(2, (6, 4), 2))
+test_moe_real_gloo = suite.real_ranks("reality", Passes(2, (6, 4), 2), weight=4)
 
 
 @suite.test(
-    14, "communication", group(ALONE, Passes(4, (16,), 4, "even", 40, 1, how="forward")),
-    group(BYTES, Passes(2, (6, 5), d=40), weight=2), essential=True, checked=False,
+    "point", "communication", group(ALONE, Passes(4, (16,), 4, "even", 40, 1, how="forward")),
+    group(BYTES, Passes(2, (6, 5), d=40), weight=2), checked=False, weight=14,
 )  # fmt: skip
 def test_moe_no_row_too_many(case, run):
     """Alone: whatever the values are, 6 exchanges of rows in the place of two are no exchange."""
@@ -62,15 +62,15 @@ def test_moe_no_row_too_many(case, run):
     assert_sent(run, case, num_counts=5)
 
 
-@suite.test(6, "communication", Passes(2, (6,), 2, "even"))
+@suite.test("communication", "communication", Passes(2, (6,), 2, "even"), weight=6)
 def test_moe_counts_once(case, run):
     assert_exchanges(run, case)
     assert_sent(run, case)
 
 
-test_moe_given_group = suite.given_communicator(4, Passes(3, (5, 4, 6), 3), comm="the group")
+test_moe_given_group = suite.given_communicator("group", Passes(3, (5, 4, 6), 3), comm="the group", weight=4)
 test_moe_everything_is_waited_for = suite.slow_messages(
-    8, Passes(3, (4, 5, 3), 3), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
+    "safety", Passes(3, (4, 5, 3), 3), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=8
 )
 
 
@@ -88,13 +88,13 @@ def assert_hidden(run, case):
 
 
 @suite.test(
-    11, "speed",
-    Passes(4, (16,), 4, "even", 16, 1, hidden=32, how="forward", machine=SLOW),
+    "speed", "speed",
+    Passes(4, (16,), 4, "even", 16, 1, hidden=32, how="forward", machine=SLOW), weight=11,
 )  # fmt: skip
 def test_moe_exchange_is_hidden_forward(case, run):
     assert_hidden(run, case)
 
 
-@suite.test(11, "speed", Passes(4, (16,), 4, "even", 16, 1, hidden=32, machine=SLOW))
+@suite.test("speed", "speed", Passes(4, (16,), 4, "even", 16, 1, hidden=32, machine=SLOW), weight=11)
 def test_moe_exchange_is_hidden_in_both_passes(case, run):
     assert_hidden(run, case)
