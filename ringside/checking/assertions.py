@@ -454,10 +454,20 @@ def assert_makespan(
     award(
         1.0 if ratio <= full + 1e-9 else 0.5 if ratio <= half + 1e-9 else 0.0,
         f"{case} on machine {result.machine.name!r}: took {microseconds(taken_s)}, "
-        f"{ratio:.2f} times {microseconds(bound_s)}; at most "
+        f"{ratio_above(ratio, full)} times {microseconds(bound_s)}; at most "
         f"{'that' if full == 1 else f'{full:g} times that'} is asked for"
         f"{' (half the points)' if full < ratio <= half else ''}.{beside}",
     )
+
+
+def ratio_above(ratio: float, most: float) -> str:
+    """A ratio with as many digits as tell it from a bound that it exceeds.
+
+    >>> ratio_above(1.31, 1.05), ratio_above(1.0532, 1.05)
+    ('1.31', '1.053')
+    """
+    texts = (f"{ratio:.{digits}f}" for digits in range(2, 9))
+    return next((text for text in texts if float(text) > most), f"{ratio:.2f}")
 
 
 def message_time_s(result: Result) -> float:

@@ -18,6 +18,7 @@ from ringside.commands import (
     fit,
     guesses,
     handin,
+    hint,
     launch,
     predict,
     progress,
@@ -30,6 +31,7 @@ from ringside.errors import RunError
 
 _COMMANDS: dict[str, Any] = {
     "check": check,
+    "hint": hint,
     "run": run,
     "launch": launch,
     "site": site,

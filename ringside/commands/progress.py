@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.commands.command import add, print_json
+from ringside.units import format_count
 
 EXAMPLES = """\
 examples:
@@ -68,6 +69,7 @@ def _row(folder: Path) -> dict[str, Any]:
             modules[file.stem] = {
                 "written": written,
                 **(asdict(points) if points and written else {}),
+                "hints": record.hints.get(file.stem, 0),
             }
     handed_in = {"at": record.handed_in, "way": record.way} if record.handed_in else None
     return {"assignment": folder.name, "modules": modules, "handed_in": handed_in}
@@ -87,11 +89,12 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
     yield f"{row['assignment']}: {full} of {len(modules)} modules have all public points{handed_in}"
     width = max(map(len, written))
     for name, info in written.items():
+        hints = f"; {format_count(info['hints'], 'hint')}" if info["hints"] else ""
         if "points" not in info:
-            yield f"  {name:<{width}}  written, not checked yet"
+            yield f"  {name:<{width}}  written, not checked yet{hints}"
             continue
         last = "" if info["earned"] == info["best"] else f"; {info['earned']:g} at the last check"
-        yield f"  {name:<{width}}  {info['best']:g} of {info['points']:g}{last}"
+        yield f"  {name:<{width}}  {info['best']:g} of {info['points']:g}{last}{hints}"
     rest = [name for name in modules if name not in written]
     if rest:
         yield f"  not begun: {', '.join(rest)}"

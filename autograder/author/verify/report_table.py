@@ -49,7 +49,7 @@ def _points(report: Report) -> list[str]:
     wrongs = [wrong for wrong in report.of("wrong") if wrong.whole]
     if not wrongs:
         return []
-    wide = max(len(wrong.name) for wrong in wrongs)
+    wide = max(16, *(len(wrong.name) for wrong in wrongs))
     head = f"{'wrong submission':<{wide}}{'earns':>7}{'claimed':>11}{'public':>8}  what it is told"
     lines = [head]
     for wrong in wrongs:

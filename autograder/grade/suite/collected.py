@@ -50,7 +50,8 @@ def of_assignment(plan: Assignment, course: Course) -> tuple[CollectedTest, ...]
     folder = course.solution(plan.name)
     if not (folder / CHECKS).is_dir():
         return ()
-    stamps = [(p, p.stat()) for p in sorted(folder.rglob("*.py")) if "__pycache__" not in p.parts]
+    files = [*folder.rglob("*.py"), *folder.glob(f"{CHECKS}/*.toml")]
+    stamps = [(p, p.stat()) for p in sorted(files) if "__pycache__" not in p.parts]
     state = tuple((str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stamps)
     return _collected(folder, course.kit, state)
 

@@ -87,6 +87,12 @@ _HINTS = {
     "PermissionError": "Ranks may not write files or start programs: return the value instead.",
     "EOFError": "Ranks have no keyboard: give the value as an argument instead.",
 }
+# What can be said of the kit's own exceptions where their text is kept back.
+_IN_SHORT = {
+    "BufferRaceError": "A buffer was written to while its message was under way: wait for the "
+    "request first, or use another buffer.",
+    "EarlyUseError": "A buffer was read before its data had come: wait for the request first.",
+}
 Run = TypeVar("Run", Result, RealRun)
 
 
@@ -112,7 +118,8 @@ class Disclosure:
         message = self._message(error.message)
         hint = _HINTS.get(error.type_name, "") if error.hint else ""
         if error.message and not message:
-            hint = " ".join(filter(None, [hint, UNTOLD]))
+            short = _IN_SHORT.get(error.type_name, "")
+            hint = " ".join(filter(None, [hint, short, UNTOLD]))
         frames = tuple(filter(None, (self._frame(frame) for frame in error.frames)))
         return RankError(error.rank, error.type_name if is_type else _KIND, message, frames, hint)
 

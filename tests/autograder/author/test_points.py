@@ -52,9 +52,12 @@ def test_a_public_test_that_the_reference_does_not_pass_is_found() -> None:
 def test_an_honest_mistake_that_no_public_test_warns_of_may_cost_little(
     public: float, score: float, honest: bool, ok: bool
 ) -> None:
-    finding = Finding("wrong", "ring", "ring__twice", True, score=score, public=public)
+    finding = Finding(
+        "wrong", "ring", "ring__twice", True, score=score, public=public,
+        whole=True, earns=(40, 70), says="no.",
+    )  # fmt: skip
     compare_with_public(replace(WRONG, honest=honest), finding)
     assert finding.ok is ok
     shown = table(Report("a03_allreduce", findings=[finding]))
-    assert f"ring__twice{public:>10.0f}{score:>8.1f}" in shown
+    assert f"ring__twice     {score:>7.1f}   40 to 70{public:>8.0f}  no." in shown
     assert ("has all public points" in shown) is not ok

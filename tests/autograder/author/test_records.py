@@ -155,13 +155,12 @@ def test_rows_say_what_a_person_compares() -> None:
     result = ModuleResult("ring", [TestResult("test_bytes", "bytes", 50, 10, "no.")])
     wrong = Subject("wrong", "ring", "ring__twice", "", "test_bytes")
     earns = judge(Subject("wrong", "ring", "ring__some", "", "test_bytes", (0, 20)), result)
-    earns.whole = True
     full = Finding("reference", "ring", "ring", True, score=100.0)
     report = Report("a03", findings=[full, judge(wrong, result), earns])
     assert whole.suite_rows(report) == {
         "ring": {
             "reference ring": 100.0,
-            "wrong ring__twice": "caught by test_bytes",
+            "wrong ring__twice": "caught by test_bytes; earns 10",
             "wrong ring__some": "caught by test_bytes; earns 10",
         }
     }

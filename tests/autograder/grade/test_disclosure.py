@@ -56,6 +56,13 @@ def misspelt(comm, x):
 
 def outside(comm, x):
     return [][2]
+
+
+def race(comm, x):
+    request = comm.Isend(x, 1 - comm.rank)
+    x[:] = 0
+    comm.Recv(x.copy(), 1 - comm.rank)
+    request.Wait()
 '''
 HIDDEN = 731265
 
@@ -75,7 +82,7 @@ def told(folder: Path) -> dict[str, tuple[str, str]]:
     with Session(folder) as session:
         ranks = Ranks(session, ModuleResult("m"), job, Allowance(Limits()))
         for function in ("text", "name", "place", "function", "attribute", "literal", "misspelt",
-                         "outside"):  # fmt: skip
+                         "outside", "race"):  # fmt: skip
             args = [(np.full(3, float(HIDDEN)),)] * 2
             result = ranks.call(f"module:{function}", 2, args)
             with pytest.raises(Verdict) as caught:
@@ -102,6 +109,10 @@ def test_type_line_and_what_the_source_says_are_told(told: dict[str, tuple[str, 
     assert 'raise Odd("n must be positive")' in detail and UNTOLD not in detail
     assert "NameError at module.py:34: name 'comn' is not defined" in told["misspelt"][0]
     assert "IndexError at module.py:38: list index out of range" in told["outside"][0]
+    assert "raised BufferRaceError at module.py:45" in told["race"][0]
+    assert "A buffer was written to while its message was under way" in " ".join(
+        told["race"][1].split()
+    )
     assert "raised ValueError at module.py:9." in told["text"][0]
     assert "raised an exception at module.py:13." in told["name"][0]
 

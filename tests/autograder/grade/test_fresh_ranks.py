@@ -12,29 +12,30 @@ from autograder.grade.grading import run_suite
 from autograder.grade.suite.result import TestResult
 from ringside.checking import Verdict
 from ringside.checking.fresh_ranks import FreshRanks
+from tests.requirements import lay_requirements
 
 SUITE = """
 import pytest
 from ringside.checking import verify
-from ringside.checking.points import points
+from ringside.checking.points import shows
 
 def values(ranks, n):
     return ranks.call('cost:count', 2, (n,)).values
 
-@points(40, 'values', 'cost')
+@shows('one', 'values', 'cost')
 def test_one(ranks):
     verify(values(ranks, 1) == [1, 1], 'one is wrong')
 
-@points(30, 'values', 'cost')
+@shows('two', 'values', 'cost')
 def test_two(ranks, rng):
     n = int(rng.integers(1, 9))
     verify(values(ranks, n) == [n, n], f'{n} is wrong')
 
-@points(20, 'values', 'cost')
+@shows('three', 'values', 'cost')
 def test_three(ranks):
     verify(values(ranks, 3) == [3, 3], 'three is wrong')
 
-@points(10, 'values', 'cost')
+@shows('zero', 'values', 'cost')
 def test_zero(ranks):
     verify(values(ranks, 0) == [0, 0], 'zero is wrong')
 """
@@ -47,6 +48,7 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> list
     suite.parent.mkdir()
     own.mkdir()
     suite.write_text(SUITE)
+    lay_requirements(suite.parent, "cost", one=40, two=30, three=20, zero=10)
     (own / "cost.py").write_text(source)
     monkeypatch.setattr("autograder.grade.grading.suite_of", lambda *_: suite)
     plan = replace(assignments.load("a03_allreduce"), supplied=())

@@ -41,6 +41,7 @@ from ringside.checking.cases import Vectors
 from ringside.checking.real_calls import RealRun
 from ringside.errors import RunError
 from ringside.network.processes import of_tree
+from tests.requirements import lay_requirements
 
 KIT = Path(__file__).resolve().parents[3]
 SOLUTION = KIT / "solutions" / "a03_allreduce"
@@ -187,9 +188,10 @@ def test_a_suite_that_breaks_is_our_fault_and_no_zero(tmp_path, monkeypatch):
         (None, "0 of the 0 tests of cost's suite have run"),
         (
             "import pytest\n"
-            "@pytest.mark.points(50, kind='values')\n"
+            "from ringside.checking.points import shows\n"
+            "@shows('one', 'values', 'cost')\n"
             "def test_one(): pass\n"
-            "@pytest.mark.points(50, kind='values')\n"
+            "@shows('two', 'values', 'cost')\n"
             "def test_two(): pytest.exit('interrupted')\n",
             "1 of the 2 tests of cost's suite have run",
         ),
@@ -201,6 +203,7 @@ def test_a_suite_that_has_not_run_whole_is_no_zero(tmp_path, monkeypatch, suite,
     path.parent.mkdir()
     if suite:
         path.write_text(suite)
+        lay_requirements(path.parent, "cost", one=50, two=50)
     monkeypatch.setattr("autograder.grade.grading.suite_of", lambda *_: path)
     result = grade_module("a03_allreduce", COST, "cost", secret="s", sandbox=False)
     assert error in result.error

@@ -20,6 +20,7 @@ from autograder.grade.suite.collected import CollectedTest
 from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.nbgrader import grading_record
 from autograder.sandbox.sandbox import Tier
+from ringside.checking.requirements import Requirement, Requirements
 from tests.autograder.conftest import NAME, Writer, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
@@ -40,24 +41,18 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def result(**earned: float) -> ModuleResult:
-    """A stored result: `scheme` is essential, and what others earn was cut where it failed."""
+    """A stored result: without `scheme` a tenth of the points counts."""
+    names = (("scheme", 10.0), ("values", 60.0), ("bytes", 30.0))
     tests = [
-        TestResult(
-            name,
-            "values",
-            points,
-            message="cut",
-            essential=name == "scheme",
-            uncut=earned[name],
-            uncut_message="" if earned[name] else "no",
-        )
-        for name, points in (("scheme", 10.0), ("values", 60.0), ("bytes", 30.0))
+        TestResult(name, "values", points, earned[name], requirement=name) for name, points in names
     ]
-    return ModuleResult("one", tests)
+    each = tuple(Requirement(name, points, "") for name, points in names)
+    return ModuleResult("one", tests, Requirements("scheme", 10, each))
 
 
 def waiver(name: str, points: float) -> dict[str, waived.Waiver]:
-    return {name: (CollectedTest("hidden/test_one.py", name, "one", "values", points), "why")}
+    test = CollectedTest("hidden/test_one.py", name, "one", "values", points, name)
+    return {name: (test, "why")}
 
 
 @pytest.mark.parametrize(
@@ -65,8 +60,8 @@ def waiver(name: str, points: float) -> dict[str, waived.Waiver]:
     [
         ({"scheme": 10, "values": 60, "bytes": 0}, "bytes", 30, 100),
         ({"scheme": 0, "values": 60, "bytes": 30}, "scheme", 10, 100),  # nothing is cut any more
-        ({"scheme": 0, "values": 60, "bytes": 0}, "bytes", 30, 37),  # a tenth of 70, and the 30
-        ({"scheme": 0, "values": 0, "bytes": 0}, "bytes", 30, 30),
+        ({"scheme": 0, "values": 60, "bytes": 0}, "bytes", 30, 10),
+        ({"scheme": 5, "values": 0, "bytes": 0}, "bytes", 30, 35),
     ],
 )
 def test_a_waived_test_gives_its_points_and_holds_nobody_to_anything(

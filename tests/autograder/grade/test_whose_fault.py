@@ -17,6 +17,7 @@ from autograder.grade.suite.result import ModuleResult
 from autograder.grade.suite.whose_fault import alike, form, misshapen
 from autograder.sandbox.allowance import Allowance
 from ringside import Session
+from tests.requirements import lay_requirements
 
 DRIVER = "def ask(comm, n):\n    return [(float(k), None) for k in range(n)]\n"
 
@@ -72,14 +73,14 @@ def test_the_form_of_a_value_has_no_numbers_in_it() -> None:
 
 
 SUITE = """
-import pytest
+from ringside.checking.points import shows
 
-@pytest.mark.points(40, kind='values')
+@shows('first', 'values', 'cost')
 def test_first(ranks):
     ranks.call('cost:ask', 1, (3,))
     raise {error}
 
-@pytest.mark.points(60, kind='values')
+@shows('second', 'values', 'cost')
 def test_second(ranks):
     assert ranks.call('cost:ask', 1, (3,)).values == [[(0.0, None), (1.0, None), (2.0, None)]]
 """
@@ -90,6 +91,7 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> Modul
     plan = replace(assignments.load("a03_allreduce"), supplied=())
     suite = folder(tmp_path, "checks", "") / "test_cost.py"
     suite.write_text(SUITE.format(error=error))
+    lay_requirements(suite.parent, "cost", second=60, first=40)
     monkeypatch.setattr("autograder.grade.grading.suite_of", lambda *_: suite)
     own = folder(tmp_path, "own", "")
     (own / "cost.py").write_text(DRIVER)

@@ -25,6 +25,7 @@ from autograder.course.course import Course
 from autograder.gradebook.nbgrader import csv_export
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from tests.autograder.conftest import KIT
+from tests.requirements import lay_requirements
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
 
@@ -78,12 +79,12 @@ class Double(Vectors):
         return self.factor * list(super().summands(rank))
 
 
-@suite.test(70, "values", Double())
+@suite.test("plain", "values", Double())
 def test_values(case, run):
     pass
 
 
-@suite.test(30, "values", Double(n=20))
+@suite.test("longer", "values", Double(n=20))
 def test_longer_vectors(case, run):
     pass
 
@@ -144,6 +145,7 @@ class Walk:
         }.items():
             (self.kit / path).parent.mkdir(parents=True, exist_ok=True)
             (self.kit / path).write_text(text)
+        lay_requirements(self.kit / f"solutions/{NAME}/checks", "double", plain=70, longer=30)
 
     def type(self, line: str, *words: Path, where: Path | None = None) -> str:
         """A command as it is typed in a folder, in the course if none is named."""

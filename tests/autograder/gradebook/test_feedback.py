@@ -205,19 +205,3 @@ def test_one_reason_is_told_once() -> None:
     found = [(each.test.name, [o.name for o in each.others]) for each in feedback.failures(rows)]
     assert found == [("a", ["b"]), ("d", []), ("e", []), ("f", []), ("g", []), ("h", [])]
     assert feedback.failures(rows)[0].lost == 5.0
-
-
-def test_what_holds_the_others_back_comes_first_and_names_them_once() -> None:
-    held = "right, but it hardly counts while test_own fails: that is the point of the exercise."
-    point = "This is the point of the exercise: without it a module earns at most a tenth."
-    rows = (
-        row("a", held, 0.5),
-        row("b", held, 0.5),
-        row("c", "wrong"),
-        row("own", f"none. {point}"),
-    )
-    found = feedback.failures(rows)
-    assert [each.test.name for each in found] == ["own", "c"]
-    assert [[test.name for test in each.held] for each in found] == [["a", "b"], []]
-    alone = feedback.failures(rows[:3])  # whatever holds them isn't here: they say it themselves
-    assert [each.test.name for each in alone] == ["a", "b", "c"]

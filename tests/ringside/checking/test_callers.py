@@ -1,11 +1,11 @@
-"""What supplied callers and suites share: functions by name, arrays in values, points."""
+"""What supplied callers and suites share: functions by name, arrays in values, marks."""
 
 import numpy as np
 import pytest
 
 from ringside.checking import find
 from ringside.checking.callers import arrays_in, copied, lists_differ, lists_in
-from ringside.checking.points import points
+from ringside.checking.points import shows
 
 
 def test_a_target_names_a_function_of_a_module() -> None:
@@ -40,9 +40,7 @@ def test_a_copy_shares_no_array_with_its_original() -> None:
     assert isinstance(other, tuple) and isinstance(other[1], list)
 
 
-def test_a_mark_says_what_a_test_is_worth_for_what_and_in_which_module() -> None:
-    mark = points(12, "values", "ring")
-    assert mark.name == "points" and mark.args == (12,)
-    assert mark.kwargs == {"kind": "values", "module": "ring", "essential": False}
-    mark = points(7, "communication", "ring", essential=True)
-    assert mark.kwargs == {"kind": "communication", "module": "ring", "essential": True}
+def test_a_mark_says_which_requirement_a_test_shows_and_of_which_module() -> None:
+    mark = shows("sum", "values", "ring", weight=3)
+    assert mark.name == "shows" and mark.args == ("sum",)
+    assert mark.kwargs == {"kind": "values", "module": "ring", "weight": 3}

@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from ringside.checking import public_tests
-from ringside.checking.essential import hold_to_the_essential
+from ringside.checking.public_tests import ModuleReport, TestRecord
 from ringside.checking.pytest_process import TestsError, follow
+from ringside.checking.requirements import Requirement, Requirements
 from ringside.errors import Interrupted
+from tests.requirements import lay_requirements
 
 TESTS = """
 from dataclasses import dataclass
@@ -41,17 +42,17 @@ class F(Case):
         return [1] * self.p
 
 
-@suite.test(50, "values", F())
+@suite.test("first", "values", F())
 def test_the_first(case, run):
     pass
 
 
-@suite.test(30, "values", F())
+@suite.test("second", "values", F())
 def test_the_second(case, run):
     pass
 
 
-@suite.test(20, "values", F())
+@suite.test("third", "values", F())
 def test_the_third(case, run):
     pass
 """
@@ -68,7 +69,7 @@ class F(Formula):
     ranks: int = 4
 
 
-@Suite("cost").test(100, "values", F())
+@Suite("cost").test("all", "values", F())
 def test_a_formula(case, run):
     pass
 """
@@ -118,6 +119,8 @@ def lay_tests(folder: Path, *modules: str) -> None:
     for name in modules:
         text = OF_COST if name == "cost" else TESTS.replace("MODULE", name)
         (folder / "checks" / f"test_{name}.py").write_text(text)
+        points = {"all": 100} if name == "cost" else {"first": 50, "second": 30, "third": 20}
+        lay_requirements(folder / "checks", name, **points)
 
 
 @pytest.fixture(scope="module")
@@ -172,49 +175,49 @@ def test_as_many_calls_as_the_network_takes_are_told_with_the_last_ones_line(
     assert "at ring.py:8" in str(error)
 
 
-def test_failures_of_one_cause_are_told_once() -> None:
-    def failed(number: int, why: str) -> dict[str, Any]:
+BYTES, OWN, INPUTS = (
+    Requirement("bytes", 80, "A rank sends two shards a step at most."),
+    Requirement("own", 15, "The rank's own messages carry the data."),
+    Requirement("inputs", 5, "Inputs stay as they were."),
+)
+ASKED = Requirements("own", 30, (BYTES, OWN, INPUTS))
+
+
+def shown(*tests: TestRecord) -> list[str]:
+    module = ModuleReport("ring", list(tests), ASKED)
+    return public_tests.text(public_tests.Report(Path(), [module])).splitlines()
+
+
+def test_each_requirement_has_its_points_and_a_cause_is_told_once() -> None:
+    def failed(number: int, why: str, requirement: str) -> TestRecord:
         words = f"f on {number} ranks, n = {number * 3}, float64: {why}\nand more"
-        return {
-            "name": f"test_on_{number}_ranks", "points": 5.0, "earned": 0.0, "message": words,
-            "reproduce": f"ringside run --ranks {number}", "skipped": False, "essential": False,
-        }  # fmt: skip
+        return TestRecord(
+            f"test_on_{number}_ranks", "ring", "values", requirement, 5.0, message=words,
+            reproduce=f"ringside run --ranks {number}",
+        )  # fmt: skip
 
-    tests = [
-        failed(number, f"rank 0 sent {number * 8} bytes; none may.") for number in range(2, 18)
-    ]
-    tests.insert(3, {**failed(3, ""), "name": "test_right", "earned": 5.0, "message": ""})
-    tests.append(failed(18, "rank 1 changed its input; it must stay as it was."))
-    report = public_tests.Report(Path(), [public_tests.ModuleReport("ring", tests)])
-    lines = public_tests.text(report).splitlines()
-    assert [line.split()[0] for line in lines if line[2:6].strip()] == [
-        "ring:", "FAIL", "ok", "FAIL", "0.0",
-    ]  # fmt: skip
-    assert lines[5].strip().startswith("the same in 15 more tests (75 points): on 3 ranks; on 4")
-    assert max(map(len, lines)) <= 92
-
-
-def test_what_holds_the_others_back_comes_first_and_says_so_once() -> None:
-    class Test:
-        def __init__(self, name: str, points: float, earned: float, message: str = "") -> None:
-            self.name, self.points, self.earned, self.message = name, points, earned, message
-            self.essential = name == "test_own_messages"
-
-    tests = [Test(f"test_sum_{k}", 10, 10) for k in range(5)]
-    tests += [Test("test_bytes", 40, 0, "too many."), Test("test_own_messages", 10, 0, "none.")]
-    hold_to_the_essential(tests)
-    more = {"skipped": False, "reproduce": ""}
-    module = public_tests.ModuleReport("ring", [vars(test) | more for test in tests])
-    lines = public_tests.text(public_tests.Report(Path(), [module])).splitlines()
+    many = "rank 0 sent {} bytes; none may."
+    tests = [failed(number, many.format(number * 8), "bytes") for number in range(2, 18)]
+    tests += [TestRecord("test_own", "ring", "values", "own", 15.0, 15.0)]
+    tests.append(failed(18, "rank 1 changed its input; it must stay as it was.", "inputs"))
+    lines = shown(*tests)
     assert [line.split()[:2] for line in lines if line[2:6].strip()][:-1] == [
-        ["ring:", "10"], ["FAIL", "own"], ["FAIL", "bytes"],
+        ["ring:", "15"], ["FAIL", "0/80"], ["ok", "15/15"], ["FAIL", "0/5"],
     ]  # fmt: skip
     said = " ".join(" ".join(lines).split())
-    assert said.count("until this one passes") == 1 and "hardly counts" not in said
-    assert "5 tests are right, and count 10 of 50 points until this one passes: sum 0;" in said
-    assert lines.index("  FAIL  own messages     0/10") < next(
-        k for k, line in enumerate(lines) if "5 tests are right" in line
-    ) < lines.index("  FAIL  bytes            0/40")  # fmt: skip
+    assert "the same in 15 more tests (75 points): on 3 ranks; on 4" in said
+    assert max(map(len, lines)) <= 110
+
+
+def test_without_the_point_of_the_exercise_not_all_counts_and_it_is_said_once() -> None:
+    right = TestRecord("test_bytes", "ring", "values", "bytes", 80.0, 80.0)
+    none = TestRecord("test_own", "ring", "values", "own", 15.0, message="none.")
+    lines = shown(right, none)
+    assert lines[0] == "ring: 30 of 95 public points"
+    said = " ".join(" ".join(lines).split())
+    assert "80 points, of which 30 count: the point of the exercise is missing" in said
+    assert said.count("(The point of the exercise.)") == 1
+    assert lines.index("  ok        80/80  A rank sends two shards a step at most.")
 
 
 # -- stopped ---------------------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from ringside.checking import Verdict
-from ringside.checking.essential import hold_to_the_essential
+from ringside.checking import Verdict, requirements
+from ringside.checking.requirements import Requirement, Requirements, RequirementsError
 from ringside.checking.shares import check_shares
 
 EQUAL = {"powers of two": 1.0, "others": 1.0}
@@ -45,31 +46,63 @@ def test_cases_that_are_right_raise_nothing() -> None:
 
 
 @dataclass
-class Worth:
-    name: str
+class Shown:
+    requirement: str
     points: float
     earned: float
     message: str = ""
-    essential: bool = False
 
 
-def test_a_module_without_its_scheme_earns_a_tenth_and_each_test_says_why() -> None:
-    tests = [Worth("test_sum", 60, 60), Worth("test_bytes", 30, 0, "too many."),
-             Worth("test_own_messages", 10, 0, "no message.", True)]  # fmt: skip
-    hold_to_the_essential(tests)
-    assert [test.earned for test in tests] == [10, 0, 0]
-    assert "while test_own_messages fails" in tests[0].message
-    assert tests[1].message == "too many."
-    assert tests[2].message.startswith("no message. This is the point of the exercise")
+ASKED = Requirements(
+    "own", 30, (Requirement("sum", 60, "It sums."), Requirement("own", 40, "It sends."))
+)
 
 
-def test_an_essential_test_that_was_not_run_cuts_nothing() -> None:
-    tests = [Worth("test_sum", 60, 60), Worth("test_own", 40, 0, "not run: an earlier call", True)]
-    hold_to_the_essential(tests)
-    assert [test.earned for test in tests] == [60, 0]
+@pytest.mark.parametrize(
+    ("of_sum", "of_own", "message", "earned"),
+    [
+        (60, 0, "none.", 30),
+        (60, 20, "half.", 65),  # of 80: half of the way from 30 to 100
+        (60, 30, "nearly.", 82.5),
+        (60, 40, "", 100),
+        (20, 40, "", 60),
+        (60, 0, "not run: an earlier call of ring.py did not end.", 60),
+    ],
+)
+def test_a_module_earns_by_how_much_of_its_point_is_shown(
+    of_sum: float, of_own: float, message: str, earned: float
+) -> None:
+    tests = [Shown("sum", 60, of_sum), Shown("own", 40, of_own, message)]
+    assert requirements.score(ASKED, tests) == earned
+    held = requirements.held_back(ASKED, tests)
+    assert bool(held) == (of_sum + of_own > earned)
+    if held:
+        assert held.endswith("missing or incomplete. It sends.")
 
 
-def test_a_module_with_its_scheme_keeps_its_points() -> None:
-    tests = [Worth("test_sum", 60, 20), Worth("test_own_messages", 40, 1, essential=True)]
-    hold_to_the_essential(tests)
-    assert [test.earned for test in tests] == [20, 1]
+RING = """[ring]
+the_point = "own"
+without_it = 30
+points = [["sum", 60, "It sums."], ["own", 40, "It sends."]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("60", "50", "are worth 90 points, not 100"),
+        ("without_it = 30", "without_it = 60", "without_it is 60; it lies between 10 and 50"),
+        ('= "own"', '= "won"', "the_point is 'won', which is none of sum, own"),
+        ('"sum"', '"own"', "own stands there twice"),
+        ("without_it = 30", "", "it has the_point, without_it and points"),
+        ("[ring]", "[ring", "can't be read"),
+    ],
+)
+def test_a_table_that_is_wrong_is_named(tmp_path: Path, before: str, after: str, why: str) -> None:
+    path = tmp_path / "requirements.toml"
+    path.write_text(RING)
+    assert requirements.read(path) == {"ring": ASKED}
+    path.write_text(RING.replace(before, after))
+    with pytest.raises(RequirementsError, match=why) as raised:
+        requirements.read(path)
+    assert str(path) in str(raised.value)

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from ringside.checking import Verdict, public_tests
 from ringside.checking.cases import Case, Vectors
 from ringside.checking.suite import Suite, asked, drawn, group, hidden
 from ringside.errors import TargetError
+from tests.requirements import lay_requirements
 
 MODULE = """
 import numpy as np
@@ -78,27 +80,27 @@ from ringside.checking.suite import Suite, group
 
 suite = Suite("ring")
 
-@suite.test(20, "values", group("even", Shift(2), Shift(4), weight=3), group("odd", Shift(3)))
+@suite.test("values", "values", group("even", Shift(2), Shift(4), weight=3), group("odd", Shift(3)))
 def test_values(case, run):
     pass
 
-@suite.test(10, "values", Cost((1, 2), 2), Cost((3,), 0, raises="ValueError"), Doubled((1, 5)))
+@suite.test("cost", "values", Cost((1, 2), 2), Cost((3,), 0, raises="ValueError"), Doubled((1, 5)))
 def test_cost(case, run):
     pass
 
-@suite.test(10, "communication", Shift(3, n=5))
+@suite.test("bytes", "communication", Shift(3, n=5))
 def test_bytes(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
     assert_bytes(run, [case.nbytes] * case.p, case)
 
-test_given = suite.given_communicator(10, Shift(3))
-test_twice = suite.second_call(10, Shift(2))
-test_kept = suite.inputs_kept(10, Shift(2))
-test_waits = suite.waiting_sends(10, Shift(3))
-test_slow = suite.slow_messages(10, Shift(3))
+test_given = suite.given_communicator("given", Shift(3))
+test_twice = suite.second_call("twice", Shift(2))
+test_kept = suite.inputs_kept("kept", Shift(2))
+test_waits = suite.waiting_sends("waits", Shift(3))
+test_slow = suite.slow_messages("waits", Shift(3))
 """
 REAL = """
-test_real = suite.real_ranks(10, Shift(2))
+test_real = suite.real_ranks("values", Shift(2))
 """
 
 
@@ -109,6 +111,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "checks" / "cases.py").write_text(CASES)
     (tmp_path / "checks" / "inside.py").write_text(INSIDE)
     (tmp_path / "checks" / "test_ring.py").write_text(TESTS)
+    lay_requirements(tmp_path / "checks", "ring", bytes=10, values=30, cost=10, given=10, twice=10,
+                     kept=10, waits=20)  # fmt: skip
     (tmp_path / "ring.py").write_text(MODULE)
     return tmp_path
 
@@ -118,7 +122,7 @@ def failed(folder: Path, before: str, after: str) -> dict[str, dict[str, object]
     assert before in MODULE
     (folder / "ring.py").write_text(MODULE.replace(before, after))
     tests = public_tests.run(folder, ["ring"]).modules[0].tests
-    return {t["name"]: t for t in tests if t["earned"] < t["points"]}
+    return {test.name: asdict(test) for test in tests if not test.is_full}
 
 
 def test_a_right_module_has_all_points(folder: Path) -> None:
@@ -189,7 +193,7 @@ def test_each_question_is_asked_and_its_line_shows_the_same(folder: Path, name: 
 
 def test_the_line_of_real_ranks_has_the_case_that_fails_on_the_network(folder: Path) -> None:
     with (folder / "checks" / "test_ring.py").open("a") as tests:
-        tests.write("test_real = suite.real_ranks(10, Shift(2), Shift(3))\n")
+        tests.write("test_real = suite.real_ranks('values', Shift(2), Shift(3))\n")
     found = failed(folder, "    return result\n", "    assert p != 3\n    return result\n")
     assert "not run under mpiexec" in str(found["test_real"]["message"])
     assert str(found["test_real"]["reproduce"]).endswith('--test real --case "p=3"')
@@ -197,7 +201,7 @@ def test_the_line_of_real_ranks_has_the_case_that_fails_on_the_network(folder: P
 
 def test_a_group_keeps_its_share(folder: Path) -> None:
     found = failed(folder, "    return result\n", "    return -result if p % 2 else result\n")
-    assert found["test_values"]["earned"] == 15
+    assert found["test_values"]["earned"] == pytest.approx(22.5)
 
 
 def test_a_case_can_be_asked_of_all_tests_that_have_such(folder: Path) -> None:
@@ -225,7 +229,7 @@ def test_tables_are_drawn_and_what_stands_in_no_group_is_one() -> None:
 def test_hidden_cases_are_another_table_of_the_same_test() -> None:
     suite = Suite("ring")
 
-    @suite.test(10, "values", Vectors(2))
+    @suite.test("values", "values", Vectors(2))
     def test_values(case: Case, run: object) -> None:
         raise Verdict("never right")
 

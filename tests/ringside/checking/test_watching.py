@@ -15,13 +15,14 @@ import pytest
 
 from ringside.checking import notebook, watching
 from ringside.commands import cli
+from tests.requirements import lay_requirements
 
 TESTS = """
-import pytest
 import shared
+from ringside.checking.points import shows
 
 
-@pytest.mark.points(100, kind="values", module="{name}")
+@shows("all", "values", "{name}")
 def test_{name}_gives_one(ranks):
     import {name}
     assert {name}.f() == shared.ONE
@@ -36,6 +37,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "checks").mkdir()
     for name in names:
         (tmp_path / "checks" / f"test_{name}.py").write_text(TESTS.format(name=name))
+        lay_requirements(tmp_path / "checks", name, all=100)
     (tmp_path / "shared.py").write_text("ONE = 1\n")
     for name in names:
         (tmp_path / f"{name}.py").write_text(RIGHT)

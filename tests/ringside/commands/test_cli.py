@@ -27,6 +27,7 @@ from ringside.jobs.launch import launch
 from ringside.ranks import nursery
 from ringside.timing.replay import replay
 from ringside.trace import Trace
+from tests.requirements import lay_requirements
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -88,22 +89,22 @@ class AllReduce(Vectors):
     target = "ring:all_reduce"
 
 
-@suite.test(60, "values", AllReduce(4))
+@suite.test("sum", "values", AllReduce(4))
 def test_four_ranks_get_the_sum(case, run):
     pass
 
 
-@suite.test(40, "communication", AllReduce(4, n=12), checked=False)
+@suite.test("bytes", "communication", AllReduce(4, n=12), checked=False)
 def test_a_rank_sends_at_most_two_shards_a_step(case, run, ranks):
     allowed = [2 * 3 * 3 * 8] * 4
     ranks.record(case, run, {"bytes": allowed})
     assert_bytes(run, allowed, case)
 """
 OF_STAR = """
-from ringside.checking.points import points
+from ringside.checking.points import shows
 
 
-@points(100, "values", "star")
+@shows("all", "values", "star")
 def test_a_star_gets_the_sum(ranks, rng):
     raise AssertionError("there is no star.py")
 """
@@ -118,6 +119,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "checks").mkdir()
     (place / "checks" / "test_ring.py").write_text(TESTS)
     (place / "checks" / "test_star.py").write_text(OF_STAR)
+    lay_requirements(place / "checks", "star", all=100)
+    lay_requirements(place / "checks", "ring", sum=60, bytes=40)
     monkeypatch.chdir(place)
     return place
 
@@ -1270,7 +1273,6 @@ def test_validate_hears_of_failed_tests(
 def test_a_module_that_is_not_written_is_told_once(folder: Path) -> None:
     from ringside.checking import public_tests
 
-    (folder / "checks" / "test_ring.py").write_text(TESTS.split("@suite.test(40")[0])
     (folder / "ring.py").write_text("def all_reduce(comm, x):\n    raise NotImplementedError\n")
     told = public_tests.text(public_tests.run(folder, ["ring"]))
-    assert "ring: 0 of 60 public points\n  not written yet" in told and "FAIL" not in told
+    assert "ring: 0 of 100 public points\n  not written yet" in told and "FAIL" not in told

@@ -11,46 +11,46 @@ from ringside.checking.suite import Suite
 suite = Suite("prefix")
 
 
-@suite.test("values", "values", PrefixSum(4, 8), PrefixSum(1, 5), PrefixSum(4, 0), weight=14)
+@suite.test("sums", "values", PrefixSum(4, 8), PrefixSum(1, 5), PrefixSum(4, 0), weight=4)
 def test_sums_on_1_2_and_4_ranks(case, run):
     """The values have been compared: that is all."""
 
 
-@suite.test("values", "values", PrefixSum(3, 11), weight=10)
+@suite.test("sums", "values", PrefixSum(3, 11), weight=2)
 def test_sums_on_3_5_and_8_ranks(case, run):
     """As above."""
 
 
-@suite.test("values", "values", PrefixSum(3, 7, "float32"), PrefixSum(3, 7, "int64"), weight=6)
+@suite.test("sums", "values", PrefixSum(3, 7, "float32"), PrefixSum(3, 7, "int64"))
 def test_dtype_is_kept_and_integers_are_exact(case, run):
     """As above."""
 
 
-test_input_stays_as_it_was = suite.inputs_kept("values", PrefixSum(3, 9), weight=5)
-test_second_call_is_independent = suite.second_call("values", PrefixSum(3, 6), weight=5)
-test_real_mpi = suite.real_ranks("reality", PrefixSum(3, 6), weight=5)
+test_input_stays_as_it_was = suite.inputs_kept("sums", PrefixSum(3, 9))
+test_second_call_is_independent = suite.second_call("sums", PrefixSum(3, 6))
+test_real_mpi = suite.real_ranks("sums", PrefixSum(3, 6))
 
 
-@suite.test("communication", "communication", PrefixSum(4, 10), weight=15)
+@suite.test("bytes", "communication", PrefixSum(4, 10))
 def test_bytes_per_rank(case, run, ranks):
     allowed = [case.nbytes] * case.p
     ranks.record(case, run, {"sent_bytes": allowed})
     assert_bytes(run, allowed, case)
 
 
-test_given_communicator_is_used = suite.given_communicator("group", PrefixSum(3, 5), weight=8)
+test_given_communicator_is_used = suite.given_communicator("communicator", PrefixSum(3, 5))
 
 
-@suite.test("point", "communication", PrefixSum(4, 10), weight=7)
+@suite.test("own_messages", "communication", PrefixSum(4, 10))
 def test_only_point_to_point_calls(case, run):
     assert_own_messages(run, case)
 
 
-test_sends_may_wait_for_their_receives = suite.waiting_sends("safety", PrefixSum(4, 9), weight=5)
-test_messages_may_arrive_in_any_order = suite.slow_messages("safety", PrefixSum(4, 9), weight=5)
+test_sends_may_wait_for_their_receives = suite.waiting_sends("waits", PrefixSum(4, 9))
+test_messages_may_arrive_in_any_order = suite.slow_messages("waits", PrefixSum(4, 9))
 
 
-@suite.test("speed", "speed", PrefixSum(5, 1250, machine="long wire"), weight=15)
+@suite.test("time", "speed", PrefixSum(5, 1250, machine="long wire"))
 def test_time_with_long_vectors(case, run):
     assert_own_messages(run, case)
     machine = machine_of(case)
