@@ -44,6 +44,7 @@ class Verdict(AssertionError):
 
     Attributes:
         reproduce: the line that makes it again; who runs the test knows it.
+        run: what the test looked at, where that is one run.
     """
 
     def __init__(self, sentence: str, *, fraction: float = 0.0, detail: str = "") -> None:
@@ -52,6 +53,7 @@ class Verdict(AssertionError):
         self.fraction = fraction
         self.detail = detail
         self.reproduce = ""
+        self.run: object = None
 
     def __str__(self) -> str:
         more = (*self.detail.splitlines(), self.reproduce)

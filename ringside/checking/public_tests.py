@@ -67,6 +67,7 @@ class ModuleReport:
     tests: list[TestRecord]
     requirements: Requirements
     timeline: Path | None = None
+    timeline_of: str = ""  # the failed test of order or time whose run it shows
 
     @property
     def earned(self) -> float:
@@ -161,7 +162,15 @@ def run(
         if not (folder / f"{name}.py").is_file():
             not_written.append(name)
             continue
-        reports.append(ModuleReport(name, mine, asked, _leave_timeline(folder, name, record)))
+        reports.append(
+            ModuleReport(
+                name,
+                mine,
+                asked,
+                _leave_timeline(folder, name, record),
+                record["timelines_of"].get(name, ""),
+            )
+        )
     if test and not record["tests"] and not names:
         raise CheckError(f"{tests.name} has no test {test}{_no_case(case)}.")
     if case and not record["tests"]:
@@ -277,7 +286,8 @@ def text(report: Report) -> str:
         lines += [f"  {line}" for line in textwrap.wrap(module.held_back, 90)]
         lines += _requirements(module)
         if module.timeline:
-            lines.append(f"  timeline: {module.timeline}")
+            of = f" of {sentence(module.timeline_of)}" if module.timeline_of else ""
+            lines.append(f"  timeline{of}: {module.timeline}")
     for name in report.not_written:
         lines.append(f"{name}: not written yet")
     lines += _counts(report)

@@ -35,6 +35,7 @@ from ringside.checking.pytest_process import Teller
 from ringside.checking.real_calls import GlooCalls, MpiCalls
 from ringside.checking.requirements import Requirements, RequirementsError
 from ringside.checking.ring_bytes import sent_as_ring
+from ringside.checking.run_pictures import pictured
 from ringside.checking.suite import Share, Test, asked, drawn, name_tests, test_of
 from ringside.errors import DeadlineError, Interrupted, TargetError
 from ringside.factors import Factors
@@ -53,6 +54,7 @@ class Record:
     requirements: dict[str, Requirements] = field(default_factory=dict)  # by module
     counts: list[dict[str, Any]] = field(default_factory=list)
     timelines: dict[str, str] = field(default_factory=dict)  # module: SVG of its first run
+    timelines_of: dict[str, str] = field(default_factory=dict)  # module: test whose run it is
     fresh_ranks: defaultdict[str, FreshRanks] = field(
         default_factory=lambda: defaultdict(FreshRanks)
     )
@@ -361,6 +363,7 @@ def _note(item: pytest.Item, worth: Worth, call: pytest.CallInfo[None]) -> TestR
         detail = noted(error.detail, results) if test.kind == "values" else error.detail
         test.message = "\n".join(filter(None, [error.sentence, detail]))
         test.reproduce = error.reproduce
+        _draw(item.config.stash[_RECORD], test, error)
         if test_of(item) is None:
             test.reproduce = f"ringside check {test.module} --test {_named(test.name)}"
     elif isinstance(error, subprocess.TimeoutExpired):
@@ -368,6 +371,14 @@ def _note(item: pytest.Item, worth: Worth, call: pytest.CallInfo[None]) -> TestR
     else:
         test.message = f"{type(error).__name__}: {error}"
     return test
+
+
+def _draw(record: Record, test: TestRecord, verdict: Verdict) -> None:
+    """The run of the first failed test of order or time, in the place of another one."""
+    run = pictured(test.kind, verdict)
+    if run is not None and test.module not in record.timelines_of:
+        record.timelines[test.module] = run.timeline._repr_html_()
+        record.timelines_of[test.module] = test.name
 
 
 def _decided(item: pytest.Item, ranks: Ranks, module: str, verdict: Verdict) -> Verdict | None:
@@ -385,7 +396,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     path = session.config.getoption("--ringside-record")
     if path:
         record = session.config.stash[_RECORD]
-        content = {name: getattr(record, name) for name in ("counts", "timelines")}
+        content = {name: getattr(record, name) for name in ("counts", "timelines", "timelines_of")}
         content["tests"] = [asdict(test) for test in record.tests]
         content["requirements"] = {name: asdict(r) for name, r in record.requirements.items()}
         write_atomically(path, json.dumps(content).encode())

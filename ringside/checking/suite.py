@@ -445,7 +445,11 @@ class Suite:
                     known["run"] = right_run(ranks, case) if checked else called(ranks, case)
                     if not checked:
                         assert_ran(known["run"], case)
-                body(**{name: known[name] for name in names})
+                try:
+                    body(**{name: known[name] for name in names})
+                except Verdict as verdict:
+                    verdict.run = known.get("run")
+                    raise
 
             made = _made(Test(self.module, table, ask), requirement, kind, weight, names)
             made.__module__ = body.__module__

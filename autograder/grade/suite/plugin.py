@@ -37,7 +37,9 @@ from ringside.checking import Verdict, cut, noted
 from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
 from ringside.checking.points import MARK, give_points, worth_of
 from ringside.checking.requirements import RequirementsError
+from ringside.checking.run_pictures import pictured
 from ringside.checking.suite import name_tests
+from ringside.draw import timeline_svg
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits
 from ringside.network.processes import of_tree
@@ -273,6 +275,7 @@ class Recorder:
             detail = noted(verdict.detail, [call.result for call in calls])
             test.detail = cut(detail, DETAIL_LIMIT)
             test.reproduce = cut(verdict.reproduce, DETAIL_LIMIT)
+            self._draw(test, verdict)
         # No verdict, but an exception: whose fault it is, in this order (`whose_fault`).
         elif target := self._misshapen(item):
             test.message = f"what came back from {target} has not the form that it must have."
@@ -294,6 +297,13 @@ class Recorder:
             test.message = "the grader failed here; this is no fault of the submission."
             self._fault(item.name, call.excinfo)
         self.record.tests.append(test)
+
+    def _draw(self, test: TestResult, verdict: Verdict) -> None:
+        """The run of the first failed test of order or time, in the place of another one."""
+        run = pictured(test.kind, verdict)
+        if run is not None and not self.record.timeline_of:
+            self.record.timeline_svg = timeline_svg(run.timeline)
+            self.record.timeline_of = test.name
 
     def _decided(self, item: pytest.Item, verdict: Verdict) -> Verdict | None:
         """The verdict that counts, where ranks that have made no call may say another."""

@@ -60,6 +60,7 @@ class ModuleResult:
     requirements: Requirements | None = None
     counts: list[dict[str, Any]] = field(default_factory=list)
     timeline_svg: str | None = None
+    timeline_of: str = ""  # the failed test of order or time whose run it shows
     sandbox: str = ""
     flags: list[str] = field(default_factory=list)
     ended_by_clock: bool = False  # on a machine that was busy: it tells nothing of the module

@@ -138,6 +138,7 @@ class ModuleSection:
     failures: tuple[Failure, ...]
     counts: tuple[CountRow, ...]
     timeline: str
+    timeline_of: str  # the failed test whose run it shows
     lines: tuple[tuple[int, str, bool], ...]  # number, text, whether a message names it
     measured: tuple[MeasuredRow, ...] = ()
 
@@ -381,6 +382,7 @@ def _section(module: ModuleSpec, outcome: Outcome, account: Account) -> ModuleSe
         failures=failures(tests),
         counts=_counts(result.counts if result else []),
         timeline=svg.clean((result and result.timeline_svg) or ""),
+        timeline_of=sentence(shown((result and result.timeline_of) or "", 200, 1)),
         lines=tuple(
             (number, shown(line, 400), number in fault_lines)
             for number, line in enumerate(source.split("\n")[:800], start=1)
