@@ -29,7 +29,7 @@ said about the code can change, and no edit breaks. Where the code of a referenc
 whose lines are not found, or are found twice, is an error that names it.
 
 What is wholly different stands as a file of its own, ``verify/ring__NAME.py``, whose first lines
-say the same: ``# fails: TEST`` and perhaps ``# earns: 0 to 10``, or ``# right``, then the sentence
+say the same: ``# fails: TEST`` and ``# earns: 0 to 10``, or ``# right``, then the sentence
 as a docstring.
 """
 
@@ -77,7 +77,7 @@ class Variant:
     sentence: str
     fails: str  # the test that must fail; empty: none, it is right
     source: str
-    earns: tuple[float, float] | None = None  # the points that it must earn, of 100
+    earns: tuple[float, float] | None = None  # of a wrong one, the points that it must earn
     honest: bool = True
 
 
@@ -206,6 +206,11 @@ def _wrong(
     """A wrong submission, its fields read."""
     if bool(fields.get("fails")) == ("right" in fields):
         raise AssignmentError(f"{place}: an edit has either 'fails: TEST' or 'right'.")
+    if ("earns" in fields) == ("right" in fields):
+        raise AssignmentError(
+            f"{place}: a wrong edit says what an instructor would give it, like 'earns: 40 to 70'; "
+            "a right one doesn't."
+        )
     band = None
     if "earns" in fields:
         match = re.fullmatch(r"(\d+) to (\d+)", fields["earns"])

@@ -38,6 +38,7 @@ EDIT = """=== one_step_too_few
 The loop ends one step early,
 so that a shard is missing.
 fails: test_values
+earns: 20 to 40
 @@ all_reduce
      total = np.array(x)
 -    for step in range(3):
@@ -90,6 +91,8 @@ def test_an_edit_of_code_that_has_changed_is_an_error_that_names_it(solution: Pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (EDIT.replace("earns: 20 to 40\n", ""), "says what an instructor would give it"),
+        (EDIT.replace("fails: test_values", "right"), "a right one doesn't"),
         (EDIT.replace("fails: test_values\n", ""), "an edit has either 'fails: TEST' or 'right'"),
         (EDIT[: EDIT.index("@@")], "the edit has no change"),
         (EDIT.replace("@@ all_reduce", "@@ reduce"), "has no definition 'reduce'"),
@@ -107,7 +110,7 @@ def test_what_is_not_written_well_is_named(solution: Path, text: str, said: str)
 
 
 def test_lines_that_stand_twice_need_more_context_or_a_place(solution: Path) -> None:
-    twice = "=== a\nTwo.\nfails: test_values\n@@\n-{}return total\n+{}return 2\n"
+    twice = "=== a\nTwo.\nfails: test_values\nearns: 1 to 9\n@@\n-{}return total\n+{}return 2\n"
     (solution / "ring.py").write_text(
         REFERENCE + "\n\ndef other():\n    total = 1\n    return total\n"
     )
@@ -119,7 +122,7 @@ def test_lines_that_stand_twice_need_more_context_or_a_place(solution: Path) -> 
 
 def test_a_definition_may_be_given_anew_and_another_added(solution: Path) -> None:
     text = (
-        "=== a\nAnother way.\nfails: test_values\n@@ replace all_reduce\n"
+        "=== a\nAnother way.\nfails: test_values\nearns: 1 to 9\n@@ replace all_reduce\n"
         "+def all_reduce(comm, x):\n"
     )
     [wrong] = read(
@@ -138,7 +141,9 @@ def test_a_blank_line_in_a_string_is_code() -> None:
 
 
 def test_a_whole_file_says_what_it_fails(solution: Path) -> None:
-    (solution / "verify" / "ring__whole.py").write_text('# fails: test_x\n"""All new."""\nx = 1\n')
+    (solution / "verify" / "ring__whole.py").write_text(
+        '# fails: test_x\n# earns: 1 to 9\n"""All new."""\nx = 1\n'
+    )
     [wrong] = edits.variants(solution, ["ring"])
     assert (wrong.name, wrong.fails, wrong.sentence) == ("ring__whole", "test_x", "All new.")
     (solution / "verify" / "ring__whole.py").write_text("x = 1\n")
@@ -165,10 +170,10 @@ def test_show_prints_the_difference(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_edit_says_what_it_earns_and_whether_it_is_a_mistake(solution: Path) -> None:
-    told = EDIT.replace("fails: test_values", "fails: test_values\nearns: 20 to 40\nhonest: no")
+    told = EDIT.replace("fails: test_values", "fails: test_values\nhonest: no")
     [plain] = read(solution, EDIT)
     [wrong] = read(solution, told)
-    assert (plain.earns, plain.honest) == (None, True)
+    assert (plain.earns, plain.honest) == ((20, 40), True)
     assert (wrong.earns, wrong.honest, wrong.sentence) == ((20, 40), False, plain.sentence)
     with pytest.raises(AssignmentError, match="'earns: 40' is no range of points"):
         read(solution, told.replace("20 to 40", "40"))
