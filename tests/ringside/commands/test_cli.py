@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.checking import notebook
+from ringside.checking import notebook, saved_progress
 from ringside.commands import check, cli, handin
 from ringside.jobs.launch import launch
 from ringside.ranks import nursery
@@ -1132,6 +1132,22 @@ def test_points_are_told_where_no_timeline_can_be_left(folder: Path, ringside: R
     assert (status, errors) == (1, "")
     assert output.startswith("ring: 60 of 100 public points\n")
     assert "timeline" not in output
+
+
+def test_hints_come_one_after_the_other_and_are_counted(folder: Path, ringside: Run) -> None:
+    with (folder / "checks" / "requirements.toml").open("a") as table:
+        table.write('hints = ["Begin with p = 2.", "Draw it."]\n')
+    assert "no hint for ring yet" in ringside("hint ring --again")[1]
+    assert ringside("hint ring.py") == (0, "1 of 2  Begin with p = 2.\n", "")
+    assert ringside("hint ring")[1] == "2 of 2  Draw it.\n"
+    both = "1 of 2  Begin with p = 2.\n2 of 2  Draw it.\n"
+    assert ringside("hint ring --again")[1].startswith(both)
+    assert ringside("hint ring")[1].startswith(f"{both}These are all.")
+    assert json.loads(ringside("progress --json")[1])["assignments"][0]["modules"] == {}
+    assert saved_progress.read(folder).hints == {"ring": 2}
+    assert ringside("hint star")[1] == "star has no hints.\n"
+    status, _, errors = ringside("hint rnig")
+    assert status == 2 and "no module 'rnig' here; did you mean ring?" in errors
 
 
 # -- doctor and the notebook --------------------------------------------------------------------
