@@ -192,6 +192,16 @@ class Measurements(Formula):
         dtype = None if self.form == "array" else self.form
         return np.array(self.sizes, dtype), np.array(self.times_s)
 
+    def check_value(self, value):
+        if fault := self.fault(value, self.right()):
+            named = (says for says, other in self.wrong().items() if not self.fault(value, other))
+            says = next((f" {says}" for says in named), "")
+            raise Verdict(f"{self}{fault}.{says}")
+
+    def fault(self, value, right):
+        """What is wrong with a value, as a sentence goes on; "" if nothing is."""
+        raise NotImplementedError
+
     def __str__(self):
         given = [each.tolist() if hasattr(each, "tolist") else each for each in self.arguments()]
         form = {"list": "", "array": " of arrays"}.get(self.form, f" of arrays, sizes {self.form}")
@@ -204,9 +214,21 @@ class Fit(Measurements):
 
     target = "fit:fit"
 
-    def check_value(self, value):
-        if self.right() and not is_line(value, self.right(), self.sizes, self.times_s):
-            raise Verdict(f"{self} is {brief(value)}; it must be {brief(self.right())}.")
+    def wrong(self):
+        if not (right := self.right()):
+            return {}
+        beta, alpha_s = np.polyfit(self.sizes, self.times_s, 1)
+        return {
+            "These are beta and alpha; alpha comes first.": right[::-1],
+            "These are the least squares of seconds, in which the largest messages decide; the "
+            "residuals are fractions of the measured times.": (alpha_s, beta),
+            "A number below 0 was made 0; nothing is cut off.": [max(0.0, each) for each in right],
+        }
+
+    def fault(self, value, right):
+        if right and not is_line(value, right, self.sizes, self.times_s):
+            return f" is {brief(value)}; it must be {brief(right)}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -220,17 +242,29 @@ class Residuals(Measurements):
     def arguments(self):
         return *super().arguments(), self.alpha_s, self.beta_s_per_byte
 
-    def check_value(self, value):
-        right = np.array(self.right() or value, float)
+    def wrong(self):
+        times_s, right = np.array(self.times_s), np.array(self.right() or self.times_s, float)
+        by_model = np.array(right * times_s / np.where(right == 1, np.nan, times_s * (1 - right)))
+        return {
+            "These are positive where a message was faster than the model says; the other way "
+            "round is asked for.": -right,
+            "These are seconds; fractions of the measured times are asked for.": right * times_s,
+            "These are fractions of what the model says; fractions of the measured times are "
+            "asked for.": by_model,
+        }
+
+    def fault(self, value, right):
+        right = np.array(value if right is None else right, float)
         if not isinstance(value, np.ndarray) or value.dtype != right.dtype:
             kind = f"of dtype {value.dtype}" if isinstance(value, np.ndarray) else brief(value)
-            raise Verdict(f"{self} is {kind}; it must be a float64 array of {right.shape}.")
+            return f" is {kind}; it must be a float64 array of {right.shape}"
         if value.shape != right.shape:
-            raise Verdict(f"{self} has shape {value.shape}; it must have {right.shape}.")
+            return f" has shape {value.shape}; it must have {right.shape}"
         wrong = ~np.isclose(value, right, rtol=2e-6, atol=1e-9)
         if wrong.any():
             at = int(np.argmax(wrong))
-            raise Verdict(f"{self}: element {at} is {value[at]:.6g}; it must be {right[at]:.6g}.")
+            return f": element {at} is {value[at]:.6g}; it must be {right[at]:.6g}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -239,18 +273,33 @@ class TwoRegimes(Measurements):
 
     target = "fit:two_regimes"
 
-    def check_value(self, value):
+    def wrong(self):
+        if not (right := self.right()):
+            return {}
+        threshold, *lines = right
+        below = max(n for n in self.sizes if n < threshold)
+        return {
+            "This is the largest size of the short messages; the threshold is the smallest of the "
+            "long ones.": (below, *lines),
+            "The two lines are swapped; the short messages' comes first.": (
+                threshold,
+                *lines[::-1],
+            ),
+        }
+
+    def fault(self, value, right):
         if not isinstance(value, tuple | list) or len(value) != 3:
-            raise Verdict(f"{self} is {brief(value)}; it must be (threshold, short, long).")
-        if self.right() is None:
-            return
-        threshold, *lines = self.right()
+            return f" is {brief(value)}; it must be (threshold, short, long)"
+        if right is None:
+            return ""
+        threshold, *lines = right
         if number(value[0]) != threshold:
-            raise Verdict(f"{self}: the threshold is {brief(value[0])}; it must be {threshold}.")
+            return f": the threshold is {brief(value[0])}; it must be {threshold}"
         sides = zip(("short", "long"), value[1:], lines, self.parts(threshold), strict=True)
-        for name, pair, right, part in sides:
-            if not is_line(pair, right, *part):
-                raise Verdict(f"{self}: {name} is {brief(pair)}; it must be {brief(right)}.")
+        for name, pair, line, part in sides:
+            if not is_line(pair, line, *part):
+                return f": {name} is {brief(pair)}; it must be {brief(line)}"
+        return ""
 
     def parts(self, threshold):
         """Sizes and times below it, and from it on."""

@@ -29,8 +29,7 @@ PAIRS = "ranks_per_node=2,intra_alpha_s=2e-07,intra_beta_s_per_byte=1e-10,poll_s
 SHAPES = (
     (2, 33, 1, 1), (3, 8, 4, 1), (12, 3000, 2, 1), (3, 0, 2, 2), (5, 1000, 3, 3), (18, 5, 1, 7),
 )  # fmt: skip
-BOTH = ping.both(*SHAPES)
-FEW = ping.both(*SHAPES[1:5])
+ONES, OTHERS = (shapes for _, shapes in ping.by_partner(SHAPES))
 
 
 def drawn_machine(rng):
@@ -66,11 +65,14 @@ hidden(
 hidden(
     ping.test_time_of_a_message,
     *(
-        group(name, *(Ping(*shape) for shape in shapes), *on_machines(partner))
+        group(
+            name, *(Ping(ranks, 8 * n, *more) for ranks, n, *more in shapes), *on_machines(partner)
+        )
         for (name, shapes), partner in zip(ping.by_partner(SHAPES), (1, 3), strict=True)
     ),
     group(ping.PARTNER_1, lambda rng: drawn_machine(rng)[:1]),
     group(ping.OTHERS, lambda rng: drawn_machine(rng)[1:]),
+    group(ping.ODD, *(Ping(2, nbytes, 2, machine=ping.SLOW_WIRE) for nbytes in (3, 33))),
 )
 hidden(
     ping.test_mean_where_one_trip_takes_longer,
@@ -83,31 +85,31 @@ hidden(
 )
 hidden(ping.test_inputs_stay_and_results_are_new, Bounce(2, 33, 1), Bounce(3, 8, 4))
 hidden(ping.test_real_mpi, Bounce(3, 50, 4), Ping(3, 1000, 10))
-hidden(ping.test_messages_on_both_ways, *BOTH)
-hidden(ping.test_bytes_of_the_messages, *BOTH)
+hidden(ping.test_messages_on_both_ways, *ping.both(*ONES, machine="buffered"))
+hidden(ping.test_bytes_of_the_messages, *ping.of_both(*ONES, machine="buffered"))
+hidden(ping.test_messages_go_to_the_partner, *ping.both(*OTHERS, machine="buffered"))
 hidden(
     ping.test_others_are_left_alone,
-    *FEW,
-    group("one rank", Bounce(1, 5, 2), Ping(1, 5, 2), weight=4),
+    group(ping.SEVERAL, *ping.of_both(*SHAPES[1:5]), weight=3),
+    group(ping.ONE, Bounce(1, 5, 2), Ping(1, 5, 2)),
 )
 hidden(
     ping.test_given_communicator_is_used,
-    group("bounce", Bounce(3, 9, 2)),
-    group("ping", Ping(2, 100, 2)),
-    group("one rank", Bounce(1, 4, 2), Ping(1, 100, 2), weight=2),
+    group("bounce", Bounce(3, 9, 2, 2)),
+    group("ping", Ping(4, 100, 2, 3)),
 )
-hidden(ping.test_sends_may_wait_and_requests_end, *BOTH)
+hidden(ping.test_sends_may_wait_and_requests_end, *ping.both(*ONES))
 hidden(
     ping.test_messages_follow_one_another,
-    *BOTH,
+    *ping.both(*ONES),
     group(
         "sends that don't wait",
         Bounce(3, 100, 4, machine=ping.BUFFERED),
         Bounce(3, 1000, 2, machine=ping.BUFFERED),
-        weight=4,
+        weight=2,
     ),
 )
-hidden(ping.test_nothing_is_waited_for_besides, *FEW)
+hidden(ping.test_nothing_is_waited_for_besides, *ping.both(*ONES))
 
 # -- fit -------------------------------------------------------------------------------------------
 
@@ -171,14 +173,14 @@ def permuted(sizes, rng):
 
 def drawn_line(rng):
     machine = float(10 ** rng.uniform(-6, -3)), float(10 ** rng.uniform(-11, -8))
-    return [Fit(sizes, fit.times(sizes, *machine)) for sizes in (GRID, (8, 800))]
+    return [Fit(sizes, fit.times(sizes, *machine)) for sizes in (GRID, (8, 800), (0, 4096))]
 
 
 def noisy(rng):
     return [
         Fit(sizes, scattered(sizes, *machine, 0.2, rng))
         for machine in MACHINES
-        for sizes in (GRID, GRID[4:])
+        for sizes in (GRID[1:], GRID[4:])
     ]
 
 
@@ -227,7 +229,7 @@ def near_the_ends(rng):
 
 def far_from_any_line(rng):
     """There another sum than that of squares finds another threshold."""
-    lists = [permuted((0, *EIGHTHS) * 3, rng) for _ in range(16)]
+    lists = [permuted(EIGHTHS * 3, rng) for _ in range(16)]
     return [
         TwoRegimes(sizes, scattered(sizes, *MACHINES[0], 0.5 + 0.3 * (number % 2), rng))
         for number, sizes in enumerate(lists)
@@ -236,18 +238,19 @@ def far_from_any_line(rng):
 
 def of_all_forms(kind):
     def drawn(rng):
-        times_s = scattered(GRID[::-1], *MACHINES[0], 0.1, rng)
-        return [kind(GRID[::-1], times_s, form) for form in ("array", "float64", "list")]
+        sizes = GRID[:0:-1]
+        times_s = scattered(sizes, *MACHINES[0], 0.1, rng)
+        return [kind(sizes, times_s, form) for form in ("array", "float64", "list")]
 
-    return group(kind.target.removeprefix("fit:"), drawn)
+    return group(kind.target.removeprefix("fit:"), drawn, weight=4 if kind is Fit else 1)
 
 
 hidden(fit.test_exact_times, *(Fit(GRID, fit.times(GRID, *each)) for each in MACHINES), drawn_line)
 hidden(fit.test_noise_counts_alike_at_all_sizes, noisy)
 hidden(
     fit.test_measured_times_of_a_cloud,
-    *(Fit(CLOUD[first:], CLOUD_S[first:]) for first in (0, 2, 6)),
-    Fit(CLOUD[:6], CLOUD_S[:6]),
+    *(Fit(CLOUD[first:], CLOUD_S[first:]) for first in (1, 2, 6)),
+    Fit(CLOUD[1:7], CLOUD_S[1:7]),
     # Where short messages take longer than long ones, alpha is large and beta negative; where
     # times grow faster than sizes, alpha is negative.
     Fit((1, 10, 100), (3e-6, 2e-6, 1e-6)),
@@ -264,8 +267,8 @@ hidden(
     fit.test_two_regimes_at_the_ends_and_of_a_cloud,
     group(
         fit.IN_ORDER,
-        TwoRegimes(CLOUD, CLOUD_S),
-        TwoRegimes(CLOUD[:6], CLOUD_S[:6]),
+        TwoRegimes(CLOUD[1:], CLOUD_S[1:]),
+        TwoRegimes(CLOUD[1:7], CLOUD_S[1:7]),
         TwoRegimes((1, 2, 3, 4), (1e-6, 2e-6, 9e-6, 9.5e-6)),
     ),
     group(fit.IN_ANY, near_the_ends, far_from_any_line),
