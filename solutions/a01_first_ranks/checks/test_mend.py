@@ -185,10 +185,10 @@ def test_inputs_stay_and_results_are_new(case, run, ranks):
     right_twice(ranks, case)
 
 
-test_real_mpi = suite.real_ranks("reality", Exchange(3, 9), mean(4, 2, 7), Collect(3, 2, 4))
+test_real_mpi = suite.real_ranks("anywhere", Exchange(3, 9), mean(4, 2, 7), Collect(3, 2, 4))
 
 test_given_communicator_is_used = suite.given_communicator(
-    "comm",
+    "anywhere",
     *of_each([Exchange(3, 4, **BUFFERED)], [mean(3, 1, 2)], [Collect(2, 1, 4, **BUFFERED)]),
 )
 
