@@ -81,6 +81,12 @@ class Bounce(Trips):
         """What rank 0 sent; None on all others."""
         return [self.inputs(0)[0] if self.p > 1 else None] + [None] * (self.p - 1)
 
+    def wrong(self):
+        if self.p == 1:
+            return {}
+        says = "This is the x of the partner; it sends back what it has received."
+        return {says: [self.inputs(self.partner)[0]] + [None] * (self.p - 1)}
+
     def check(self, run):
         self.assert_returned_on_rank_0(run)
         if self.p > 1:
@@ -129,10 +135,20 @@ class Ping(Trips):
             raise self.fail(f"rank 0 returned {what}; it must be the seconds that a message takes.")
 
     def _check_time(self, value, right_s):
-        if abs(value - right_s) <= NEAR * right_s + 1e-12:
+        def near(wanted_s):
+            return abs(value - wanted_s) <= NEAR * wanted_s + 1e-12
+
+        if near(right_s):
             return
-        double = abs(value - 2 * right_s) <= 2 * NEAR * right_s
-        more = " It is the time of a whole round trip." if double else ""
+        units = ("nanosecond", 1e9), ("microsecond", 1e6), ("millisecond", 1e3)
+        usual = {
+            "This is the time of a whole round trip.": 2 * right_s,
+            "This is divided by one round trip more than is timed.": (
+                right_s * self.repetitions / (self.repetitions + 1)
+            ),
+            **{f"These are {unit}s; seconds are asked for.": by * right_s for unit, by in units},
+        }
+        more = next((f" {says}" for says, wrong_s in usual.items() if near(wrong_s)), "")
         raise self.fail(
             f"rank 0 returned {value:.6g} s; half of the mean round trip, the first one left out, "
             f"is {right_s:.6g} s.{more}"
@@ -331,7 +347,16 @@ class Exchange(Case):
         return (vector(self.rng(rank), self.n),)
 
     def right(self):
-        return [self.inputs((rank - 1) % self.p)[0] for rank in range(self.p)]
+        return self._of_ranks(-1)
+
+    def wrong(self):
+        return {
+            "This is the next rank's x; the previous one's is asked for.": self._of_ranks(1),
+            "This is the rank's own x; the previous one's is asked for.": self._of_ranks(0),
+        }
+
+    def _of_ranks(self, distance):
+        return [self.inputs((rank + distance) % self.p)[0] for rank in range(self.p)]
 
 
 @dataclass(frozen=True)
@@ -364,6 +389,23 @@ class Mean(Case):
         everything = np.concatenate([self.inputs(rank)[0] for rank in range(self.p)])
         deviation = 0.0 if self.equal else float(everything.std())
         return [(self.equal or float(everything.mean()), deviation)] * self.p
+
+    def wrong(self):
+        parts = [self.inputs(rank)[0] for rank in range(self.p)]
+        (mean, deviation), count = self.right()[0], sum(map(len, parts))
+        means = float(np.mean([part.mean() for part in parts if len(part)]))
+        own = [(part.mean(), part.std()) if len(part) else (mean, deviation) for part in parts]
+        pairs = {
+            "The second number is the variance; its root is asked for.": (mean, deviation**2),
+            "The squares are divided by n - 1; numpy.std divides by n.": (
+                mean, deviation * (count / max(1, count - 1)) ** 0.5,
+            ),
+            "The first number is the mean of the ranks' means; each element counts as much.": (
+                means, deviation,
+            ),
+        }  # fmt: skip
+        says = "These are the numbers of the rank's own elements; those of all are asked for."
+        return {says: own, **{words: [pair] * self.p for words, pair in pairs.items()}}
 
     def check(self, run):
         assert_ran(run, self)
@@ -398,6 +440,14 @@ class Collect(Case):
         """All squares on rank 0."""
         squares = np.array([self.inputs(rank)[0] for rank in range(self.p)]) ** 2
         return [squares] + [None] * (self.p - 1)
+
+    def wrong(self):
+        rows = np.array([self.inputs(rank)[0] for rank in range(self.p)])
+        others = [None] * (self.p - 1)
+        return {
+            "These are the rows as they were; their squares are asked for.": [rows, *others],
+            "The ranks' rows stand in the opposite order.": [rows[::-1] ** 2, *others],
+        }
 
     def check(self, run):
         assert_ran(run, self)
@@ -482,11 +532,18 @@ class Where(Case):
         if not isinstance(value, list | tuple) or len(value) != self.p:
             shown = one_line(repr(value), 80)
             raise self.fail(f"rank 0 returned {shown}; it must be a list of {self.p} tuples.")
-        for rank, (place, row) in enumerate(zip(value, self.rows(run), strict=True)):
-            alike = isinstance(place, tuple | list) and len(place) == 4
-            if not alike or tuple(map(_plain, place)) != row:
-                shown = one_line(repr(place), 100)
-                raise self.fail(f"rank {rank}'s place is {shown}; it must be {row}.")
+        rows = self.rows(run)
+        places = [
+            tuple(map(_plain, place)) if isinstance(place, tuple | list) else place
+            for place in value
+        ]
+        for rank, (place, row) in enumerate(zip(places, rows, strict=True)):
+            if place != row:
+                shown = one_line(repr(value[rank]), 100)
+                sentence = f"rank {rank}'s place is {shown}; it must be {row}."
+                if all(each in places for each in rows):
+                    sentence += " All places are in the table; it must be in order of ranks."
+                raise self.fail(sentence)
 
 
 HERE = "this host"

@@ -159,8 +159,9 @@ def test_messages_on_both_ways(case, run):
 
 
 @suite.test(
-    "messages", "communication", *of_both(*PLAIN, machine="buffered"), checked=False, weight=5
-)
+    "messages", "communication", *of_both(*PLAIN, machine="buffered"),
+    Bounce(2, 5, 2, dtype="float32", machine="buffered"), checked=False, weight=5,
+)  # fmt: skip
 def test_bytes_of_the_messages(case, run, ranks):
     allowed = [0] * case.p
     allowed[0] = allowed[case.partner] = case.trips * case.nbytes

@@ -86,7 +86,11 @@ hidden(
 hidden(ping.test_inputs_stay_and_results_are_new, Bounce(2, 33, 1), Bounce(3, 8, 4))
 hidden(ping.test_real_mpi, Bounce(3, 50, 4), Ping(3, 1000, 10))
 hidden(ping.test_messages_on_both_ways, *ping.both(*ONES, machine="buffered"))
-hidden(ping.test_bytes_of_the_messages, *ping.of_both(*ONES, machine="buffered"))
+hidden(
+    ping.test_bytes_of_the_messages,
+    *ping.of_both(*ONES, machine="buffered"),
+    *(Bounce(3, 7, 3, 1, dtype, machine="buffered") for dtype in ("float32", "int16")),
+)
 hidden(ping.test_messages_go_to_the_partner, *ping.both(*OTHERS, machine="buffered"))
 hidden(
     ping.test_others_are_left_alone,
