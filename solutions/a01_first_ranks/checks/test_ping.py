@@ -71,14 +71,14 @@ test_real_mpi = suite.real_ranks("ball", Bounce(3, 50, 4), Ping(3, 100, 5), weig
 @suite.test(
     "time", "values", group(PARTNER_1, Ping(2, 1000, 3), Ping(3, 0, 1), Ping(2, 20, 5)),
     group(OTHERS, Ping(3, 4000, 2, 2, machine="alpha_s=5e-05,beta_s_per_byte=2e-09,poll_s=1e-10")),
-    group(ODD, Ping(2, 7, 2, machine=SLOW_WIRE), Ping(2, 13, 1, machine=SLOW_WIRE)), weight=7,
+    group(ODD, Ping(2, 7, 2, machine=SLOW_WIRE), Ping(2, 13, 1, machine=SLOW_WIRE)), weight=6,
 )  # fmt: skip
 def test_time_of_a_message(case, run):
     """Half of the mean round trip."""
 
 
 @suite.test(
-    "time", "values", BusyPing(3, 2000, 12, members=(2, 0, 1), world=3, machine=BUFFERED), weight=7
+    "time", "values", BusyPing(3, 2000, 12, members=(2, 0, 1), world=3, machine=BUFFERED), weight=8
 )
 def test_mean_where_one_trip_takes_longer(case, ranks):
     disturbed(case, ranks, "where one round trip takes longer than the others")
@@ -119,11 +119,11 @@ def test_two_ranks_exchange_messages(case, run):
 
 
 # Where sends don't wait, who sends ahead of time is faster.
-EAGER = group("sends that don't wait", Bounce(3, 100, 4, machine=BUFFERED), weight=2)
+EAGER = group("sends that don't wait", Bounce(3, 100, 4, machine=BUFFERED), weight=6)
 
 
 @suite.test(
-    "to_and_fro", "schedule", *both((2, 1000, 4, 1), (3, 10, 2, 1)), EAGER, checked=False, weight=2
+    "to_and_fro", "schedule", *both((2, 1000, 4, 1), (3, 10, 2, 1)), EAGER, checked=False, weight=3
 )
 def test_messages_follow_one_another(case, run):
     pair = 0, case.partner

@@ -110,7 +110,7 @@ hidden(
         "sends that don't wait",
         Bounce(3, 100, 4, machine=ping.BUFFERED),
         Bounce(3, 1000, 2, machine=ping.BUFFERED),
-        weight=2,
+        weight=6,
     ),
 )
 hidden(ping.test_nothing_is_waited_for_besides, *ping.both(*ONES))
