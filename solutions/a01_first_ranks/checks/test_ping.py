@@ -160,7 +160,7 @@ def test_messages_on_both_ways(case, run):
 
 @suite.test(
     "messages", "communication", *of_both(*PLAIN, machine="buffered"),
-    Bounce(2, 5, 2, dtype="float32", machine="buffered"), checked=False, weight=5,
+    Bounce(2, 5, 2, dtype="float32", machine="buffered"), checked=False, weight=6,
 )  # fmt: skip
 def test_bytes_of_the_messages(case, run, ranks):
     allowed = [0] * case.p
@@ -171,7 +171,7 @@ def test_bytes_of_the_messages(case, run, ranks):
             raise case.fail(f"rank {rank} sent {sent} bytes; {right} are asked for.")
 
 
-@suite.test("messages", "speed", *both((2, 1000, 4, 1), (3, 10, 2, 1)), weight=2)
+@suite.test("messages", "speed", *both((2, 1000, 4, 1), (3, 10, 2, 1)), weight=1)
 def test_nothing_is_waited_for_besides(case, run):
     assert_makespan(run, 2 * case.trips * case.trip_s(run), case)
 
