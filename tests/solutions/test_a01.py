@@ -155,8 +155,8 @@ def test_a_late_rank_is_blamed_only_for_what_it_does(tmp_path, edit, said, not_s
     name = "test_who_comes_late_is_waited_for_first"
     report = public_tests.run(tmp_path, ["ping"], name)
     (test,) = report.modules[0].tests
-    assert said in test["message"]
-    assert not_said not in test["message"]
+    assert said in test.message
+    assert not_said not in test.message
 
 
 @pytest.mark.mpi
