@@ -42,10 +42,10 @@ DTYPES = ("float64", "float32", "int64")
 # -- sums ------------------------------------------------------------------------------------------
 
 
-def sweep(kind, world_sizes=range(2, 9)):
+def sweep(kind, world_sizes=range(2, 9), dtypes=DTYPES):
     """On 2 to 8 ranks, of every dtype: what is sent is bounded at all of them."""
     return [
-        kind(p, n, DTYPES[(p + k) % 3])
+        kind(p, n, dtypes[(p + k) % len(dtypes)])
         for p in world_sizes
         for k, n in enumerate((1, 5 * p + 2, 3 * p))
         if p < 6 or k > 0
@@ -73,7 +73,7 @@ def lengths(p):
 def sums(kind, world_sizes):
     special = [kind(world_sizes[1], 3 * world_sizes[1], d, special=True) for d in DTYPES[:2]]
     more = [kind(p, n) for p in world_sizes for n in lengths(p)]
-    return [*sweep(kind, world_sizes), *more, *special]
+    return [*sweep(kind, world_sizes, DTYPES[:1]), *more, *special]
 
 
 def assorted(kind, world_sizes, numbers, **more):
@@ -399,7 +399,12 @@ def choices_of_a_drawn_machine(rng):
 
 
 SOME = (2, 7, 16)
-hidden(cost.test_choice_at_powers_of_two, *grid((1, *MANY_POWERS), 1e-6, 1e-9))
+hidden(
+    cost.test_choice_at_powers_of_two,
+    group(cost.SHORT, *(choice(8, p, 1e-6, 1e-9) for p in (4, 8, 16)), weight=2),
+    group(cost.LONG, *(choice(8 << 20, p, 1e-6, 1e-9) for p in (4, 8, 16)), weight=2),
+    group(cost.BETWEEN, *grid((1, *MANY_POWERS), 1e-6, 1e-9)),
+)
 hidden(cost.test_choice_at_other_sizes, *grid(MANY_OTHERS, 1e-6, 1e-9))
 hidden(
     cost.test_choice_follows_the_machine,
@@ -505,8 +510,8 @@ hidden(
     levels(15, 5, 3000), levels(20, 4, 800),
 )  # fmt: skip
 hidden(
-    hierarchical.test_bytes_in_all, levels(4, 2, 64), levels(6, 3, 6000), levels(12, 4, 1200),
-    levels(20, 4, 800),
+    hierarchical.test_bytes_in_all, levels(4, 2, 64, "float32"), levels(6, 3, 6000),
+    levels(12, 4, 1200), levels(20, 4, 800),
 )  # fmt: skip
 hidden(hierarchical.test_given_communicator_is_used, levels(4, 2, 16), levels(6, 3, 24, "float32"))
 hidden(hierarchical.test_sends_may_wait_for_their_receives, levels(4, 2, 16), levels(6, 3, 600))
