@@ -345,6 +345,17 @@ class Levels(Sum):
                     f"{self.p} ranks are no multiple of {self.ranks_per_node}."
                 )
 
+    def wrong(self):
+        nodes = [rank // self.ranks_per_node for rank in range(self.p)]
+        of_nodes = [
+            [v for v, n in zip(self.vectors, nodes, strict=True) if n == own] for own in nodes
+        ]
+        return {
+            "This is the sum over the ranks of its own node; the other nodes' sums are missing.": [
+                total(vectors) for vectors in of_nodes
+            ]
+        }
+
     @property
     def num_nodes(self):
         return self.p // self.ranks_per_node
@@ -482,7 +493,9 @@ class Seconds(OnMachine):
         if type(value) not in (int, float):
             raise Verdict(f"{self} is of type {type(value).__name__}; it must be a number.")
         if not math.isclose(value, self.gives, rel_tol=1e-6, abs_tol=1e-18):
-            raise Verdict(f"{self} is {value:.6g} s; it must be {self.gives:.6g} s.")
+            named = (says for says, other in self.wrong().items() if math.isclose(value, other))
+            says = next((f" {says}" for says in named), "")
+            raise Verdict(f"{self} is {value:.6g} s; it must be {self.gives:.6g} s.{says}")
 
 
 @dataclass(frozen=True)

@@ -337,6 +337,42 @@ def seconds_of(name, nbytes, p, alpha_s, beta):
     return number * alpha_s + vectors * nbytes * beta
 
 
+def usual_mistakes(case):
+    """Other seconds of a scheme that a case is of, by the sentence that names the mistake."""
+    name = case.function.removesuffix("_s")
+    nbytes, p = case.nbytes, case.world_size
+    number, vectors = messages(name, p)
+    power = 1 << (p.bit_length() - 1)
+
+    def seconds(number, vectors, nbytes=nbytes):
+        return number * case.alpha_s + vectors * nbytes * case.beta
+
+    mistakes = {
+        "This takes nbytes for a number of elements of 8 bytes.": seconds(
+            number, vectors, 8 * nbytes
+        ),
+        "Each message takes alpha_s, also one of no bytes.": seconds(0, vectors),
+    }
+    if name in ("star", "sharded_server", "ring"):
+        mistakes["This is half of the steps: sums go back, too."] = seconds(number / 2, vectors / 2)
+    if name == "star":
+        mistakes["Messages follow one another, so each one's alpha_s counts."] = seconds(1, p)
+    if name.endswith("doubling") and p != power:
+        mistakes["This leaves out the fold."] = seconds(*messages(name, power))
+        steps = math.log2(p)
+        mistakes["log2(p) is no whole number here; see what the fold is."] = seconds(steps, steps)
+    if name.endswith("doubling") and p == power:
+        mistakes["This has a fold, and p is a power of two."] = seconds(number + 2, vectors + 2)
+        mistakes["This has a step too many, as bit_length() has it."] = seconds(
+            number + 1, vectors + 1
+        )
+    return mistakes
+
+
+for kind in SECONDS.values():
+    kind.wrong = usual_mistakes
+
+
 def timed(name, *call):
     """A case with what must come out."""
     return SECONDS[name](*call, gives=seconds_of(name, *call))
