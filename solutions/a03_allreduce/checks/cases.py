@@ -14,6 +14,8 @@ from given.shards import shard_bounds
 from ringside.checking import Verdict, assert_array, assert_ran, magnitude, one_line, total
 from ringside.checking.cases import Formula, Vectors
 
+EVEN = "lengths that p divides"
+
 # -- sums of vectors -------------------------------------------------------------------------------
 
 
@@ -322,6 +324,11 @@ class Levels(Sum):
     @property
     def is_full(self):
         return self.p % self.ranks_per_node == 0
+
+    @property
+    def kind(self):
+        """Any number of nodes is like any other."""
+        return EVEN if self.n % self.p == 0 else "lengths that p does not divide"
 
     @property
     def through(self):

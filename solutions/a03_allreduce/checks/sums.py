@@ -9,6 +9,7 @@ A suite says which calls they are about and which requirement each shows, and gi
 
 from functools import partial
 
+from checks.cases import EVEN
 from ringside.checking import LATENCY_SEEDS, assert_inputs_kept, assert_own_messages
 from ringside.checking.suite import Suite, contrasted, group, right_run
 
@@ -19,6 +20,8 @@ HALVES = "the halves of it alone"
 
 def kind_of(case):
     """What is often missed: numbers of ranks, and lengths that they do not divide."""
+    if hasattr(case, "kind"):
+        return case.kind
     if getattr(case, "special", False):
         return SPECIAL
     divides = case.n % case.p == 0
@@ -37,7 +40,7 @@ def shares(*cases):
     return [group(kind, *of, weight=WEIGHTS.get(kind, 1)) for kind, of in groups.items()]
 
 
-WEIGHTS = {PLAIN: 2, HALVES: 2}
+WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2}
 
 
 def exactly(case, run):

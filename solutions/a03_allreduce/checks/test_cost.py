@@ -117,9 +117,10 @@ def test_choice_at_other_sizes(case, run):
     ),
     group(
         NO_LATENCY,
-        Choice(8, 4, alpha_s=0.0, gives=("halving_doubling", "ring", "sharded_server")),
+        Choice(8, 4, alpha_s=0.0, gives=("halving_doubling", "ring", "sharded_server")), weight=2,
     ),
-    group(ANY_BANDWIDTH, Choice(8, 4, beta=0.0, gives=("recursive_doubling",))),
+    group(ANY_BANDWIDTH, Choice(8, 4, beta=0.0, gives=("recursive_doubling",)), weight=3),
+    weight=2,
 )  # fmt: skip
 def test_choice_follows_the_machine(case, run):
     """Where messages start slowly, whole vectors are long in being the fastest."""

@@ -448,8 +448,8 @@ hidden(
         cost.MACHINES, *grid(SOME, 2.5e-5, 8e-11), *grid(SOME, 1e-3, 1e-8),
         choices_of_a_drawn_machine, weight=3,
     ),
-    group(cost.NO_LATENCY, *grid(SOME, 0.0, 1e-9)),
-    group(cost.ANY_BANDWIDTH, *grid(SOME, 1e-6, 0.0)),
+    group(cost.NO_LATENCY, *grid(SOME, 0.0, 1e-9), weight=2),
+    group(cost.ANY_BANDWIDTH, *grid(SOME, 1e-6, 0.0), weight=3),
 )  # fmt: skip
 
 # -- ring_torch ------------------------------------------------------------------------------------
@@ -530,12 +530,15 @@ hidden(
     levels(4, 2, 16, "float32"), levels(4, 2, 16, "int64"),
 )  # fmt: skip
 hidden(
-    hierarchical.test_inputs_may_have_gaps_and_stay_as_they_were, levels(4, 2, 12, stride=2),
-    levels(4, 2, 12, stride=-3), levels(4, 2, 12), levels(6, 3, 12),
+    hierarchical.test_inputs_may_have_gaps_and_stay_as_they_were,
+    *shares(
+        levels(4, 2, 12, stride=2), levels(4, 2, 12, stride=-3), levels(4, 2, 12),
+        levels(6, 3, 12), levels(6, 3, 13),
+    ),
 )  # fmt: skip
 hidden(
-    hierarchical.test_second_call_is_independent, levels(4, 2, 12, again=True),
-    levels(6, 2, 12, again=True),
+    hierarchical.test_second_call_is_independent,
+    *shares(*(levels(*size, again=True) for size in ((4, 2, 12), (6, 2, 12), (4, 2, 11)))),
 )  # fmt: skip
 hidden(
     hierarchical.test_other_worlds_are_refused, levels(4, 2, 12), levels(5, 2, 8), levels(6, 4, 8)
@@ -549,9 +552,17 @@ hidden(
     hierarchical.test_bytes_in_all, levels(4, 2, 64, "float32"), levels(6, 3, 6000),
     levels(12, 4, 1200), levels(20, 4, 800),
 )  # fmt: skip
-hidden(hierarchical.test_given_communicator_is_used, levels(4, 2, 16), levels(6, 3, 24, "float32"))
-hidden(hierarchical.test_sends_may_wait_for_their_receives, levels(4, 2, 16), levels(6, 3, 600))
-hidden(hierarchical.test_messages_may_arrive_in_any_order, levels(6, 3, 24))
+hidden(
+    hierarchical.test_given_communicator_is_used,
+    *shares(levels(4, 2, 16), levels(6, 3, 24, "float32"), levels(4, 2, 19)),
+)
+hidden(
+    hierarchical.test_sends_may_wait_for_their_receives,
+    *shares(levels(4, 2, 16), levels(6, 3, 600), levels(6, 3, 601)),
+)
+hidden(
+    hierarchical.test_messages_may_arrive_in_any_order, *shares(levels(6, 3, 24), levels(6, 3, 25))
+)
 hidden(
     hierarchical.test_time_on_two_and_four_nodes,
     *(levels(p, 4, p * 10_000, machine="zaratan") for p in (8, 16)),
