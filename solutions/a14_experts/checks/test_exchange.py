@@ -52,7 +52,9 @@ def test_exchange_answers_come_back_in_order(case, run):
 
 
 @suite.test(
-    "idle", "values", group(NO_ROWS, Dispatch(3, (4, 0, 3), 3, "one", k=1)),
+    "idle", "values", group(
+        NO_ROWS, Dispatch(3, (4, 0, 3), 3, "one", k=1), Backward(3, (4, 2, 3), 3, "one", k=1),
+    ),
     group(NO_TOKENS, Forward(2, (4, 0), 2)), group(FEW, Dispatch(3, (4, 3, 2), 2)),
 )  # fmt: skip
 def test_exchange_where_nothing_comes(case, run):

@@ -13,11 +13,19 @@ suite = Suite("node_limited")
 FREE, EQUAL = "experts on all nodes", "equal nodes"
 IDLE, ONE = "ranks where nothing comes", "one node, and nodes of one rank"
 NODES = "zaratan,flop_per_s=1e15"
+ONE_GOOD = (
+    (9, 0, 0, 0, 4, 4, 4, 4),
+)  # its node is worth more than the other, which has more in all
 DOCUMENTED = ((5, 0, 4, 3), (1, 1, 1, 1), (0, 0, 0, 1))  # the docstring's scores come first
 
 
 @suite.test(
-    "choice", "values", Choose(rows=DOCUMENTED, nodes=2, most=1), Choose(5, 16, 4, 4, 2), weight=5
+    "choice",
+    "values",
+    Choose(rows=DOCUMENTED, nodes=2, most=1),
+    Choose(rows=ONE_GOOD, nodes=2, most=1),
+    Choose(5, 16, 4, 4, 2),
+    weight=5,
 )
 def test_node_choice(case, run):
     """The best nodes, and the best experts there."""

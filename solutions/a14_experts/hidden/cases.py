@@ -111,6 +111,7 @@ hidden(
 )
 hidden(
     exchange.test_exchange_where_nothing_comes,
+    group(exchange.NO_ROWS, Backward(4, (4, 3, 5, 2), 4, "one", 3, 1)),
     *(
         group(name, Dispatch(*case), Forward(*case))
         for name, case in (
@@ -136,7 +137,11 @@ hidden(
 hidden(
     exchange.test_exchange_layer_gradients,
     group(exchange.POWERS, Backward(2, experts=2), Backward(4, (4,)), weight=2),
-    group(exchange.OTHERS, Backward(3, (5,), 3), Backward(5, (2, 4, 3, 2, 3), 5)),
+    group(
+        exchange.OTHERS,
+        Backward(3, (5,), 3, dtype="float32"),
+        Backward(5, (2, 4, 3, 2, 3), 5),
+    ),
     group(exchange.SEVERAL, Backward(3, (5, 2, 4), 7)),
 )
 hidden(exchange.test_exchange_real_mpi, Forward(2, (6, 4), 2), Forward(2, (6, 4), 2, "even"))
@@ -223,7 +228,13 @@ hidden(
 
 UNEVEN = (5, 4, 3, 6)
 
-hidden(node.test_node_choice, Choose(9, 8, 2, 4, 1), Choose(5, 16, 4, 4, 2), Choose(4, 24, 8, 4, 2))
+hidden(
+    node.test_node_choice,
+    Choose(9, 8, 2, 4, 1),
+    Choose(5, 16, 4, 4, 2),
+    Choose(4, 24, 8, 4, 2),
+    Choose(rows=((7, 0, 0, 1, 3, 4, 4, 3),), nodes=2, most=1),
+)
 hidden(
     node.test_node_choice_among_equals_and_without_limit,
     group(node.FREE, Choose(6, 8, 4, 4, 4), Choose(6, 8, 3, 1, 1)),
