@@ -30,11 +30,11 @@
 # {{plan}}
 
 # %% [markdown]
-# Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent,
-# 10 for safety, 15 for speed in virtual time. All that the hidden suite asks stands in the
-# module's docstring. The tests lie in `checks/`, where you can read them; the hidden suite asks the
-# same of other cases. In `given/` is `shards.py`: `shard_bounds(n, p, rank)` says where a rank's
-# shard begins and ends.
+# Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
+# docstring, and `checks/requirements.toml` says what each requirement is worth: most where a
+# mistake would train wrongly without a word, less where it costs time. The tests lie in `checks/`,
+# where you can read them; the hidden suite asks the same of other cases. In `given/` is
+# `shards.py`: `shard_bounds(n, p, rank)` says where a rank's shard begins and ends.
 #
 # Some rules hold in every module, and no docstring repeats them:
 #

@@ -50,9 +50,10 @@ class Experts(nn.Module):
     ``forward(x)`` takes this rank's tokens, shape (T, d), and returns a new tensor of this shape
     and dtype. T may differ from rank to rank, and be 0.
 
-    - Values and gradients: those of one rank with all experts and all tokens. The gradients of an
-      expert's weights are sums over all ranks' tokens; those of the gate and of the shared expert
-      are of this rank's tokens alone (data parallelism sums them, elsewhere).
+    - Values and gradients: those of one rank with all experts and all tokens, to 1e-12 of the
+      largest element (1e-5 in float32). An expert's gradients are sums over all ranks' tokens;
+      those of the gate and of the shared expert are of this rank's tokens alone (data parallelism
+      sums them, elsewhere).
     - Rows: a token that isn't kept isn't sent. A row goes once to its expert's rank and once back,
       in each pass. Example: 100 rows of 64 elements in float32, 75 of them for experts of other
       ranks: 19,200 bytes go there, and 19,200 come back.

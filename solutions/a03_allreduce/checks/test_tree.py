@@ -13,7 +13,7 @@ suite = Sums("tree", Tree)
 SMALL = [DoubleTree(p) for p in (1, 2, 3, 5, 6, 8)]
 
 
-@suite.test("point", "communication", Tree(8, 48), checked=False, weight=6)
+@suite.test("over_trees", "communication", Tree(8, 48), checked=False)
 def test_data_goes_over_binary_trees(case, run):
     most = max(int((row >= case.shard_nbytes).sum()) for row in exchanged(run, case))
     if not 3 <= most <= 6:
@@ -23,7 +23,7 @@ def test_data_goes_over_binary_trees(case, run):
         )
 
 
-@suite.test("schedule", "schedule", *SMALL, weight=7)
+@suite.test("double_tree", "schedule", *SMALL)
 def test_both_are_binary_trees_of_small_depth(case, run):
     limit = math.ceil(math.log2(case.world_size)) + 1
     for which, tree in enumerate(case.parents(run)):
@@ -39,7 +39,7 @@ def test_both_are_binary_trees_of_small_depth(case, run):
             )
 
 
-@suite.test("schedule", "schedule", *SMALL, weight=7)
+@suite.test("double_tree", "schedule", *SMALL)
 def test_no_rank_has_children_in_both_trees(case, run):
     first, second = case.parents(run)
     both, most = sorted((set(first) & set(second)) - {-1}), case.world_size % 2
@@ -47,22 +47,25 @@ def test_no_rank_has_children_in_both_trees(case, run):
         raise Verdict(f"{case}: ranks {both} have children in both trees; at most {most} may.")
 
 
-test_sum_on_2_4_and_8_ranks = suite.powers_of_two("values", weight=8)
-test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("values", weight=8)
+test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=5)
+test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=5)
 
 
-@suite.test("values", "values", *(Tree(3, n, num_chunks=k) for k in (1, 2, 7) for n in (1, 12)), weight=6)
+@suite.test(
+    "sum", "values", *(Tree(3, n, num_chunks=k) for k in (1, 2, 7) for n in (1, 12)), weight=5
+)
 def test_any_number_of_chunks(case, run):
     """More of them than elements, too."""
+    case.check_exactly(run)
 
 
-test_dtype_is_kept_and_integers_are_exact = suite.dtypes("values", weight=5)
-test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("values", weight=5)
-test_second_call_is_independent = suite.again("values", weight=4)
-test_real_mpi = suite.real("values", weight=4)
+test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=4)
+test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("own_arrays", weight=5)
+test_second_call_is_independent = suite.again("own_arrays", weight=7)
+test_real_mpi = suite.real("own_arrays", weight=2)
 
 
-@suite.test("communication", "communication", *shares(Tree(4, 20), Tree(5, 20)), weight=7)
+@suite.test("bytes", "communication", *shares(Tree(4, 20), Tree(5, 20, "float32")))
 def test_bytes_per_rank(case, run, ranks):
     """Of each rank, and of all of them together."""
     assert_own_data(run, case)
@@ -82,7 +85,10 @@ def trees(ranks, p):
     return case.parents(plain(value))
 
 
-@suite.test("communication", "communication", *shares(Tree(4, 20), Tree(6, 20), Tree(7, 20, num_chunks=2)), weight=6)
+@suite.test(
+    "messages", "communication",
+    *shares(Tree(4, 20), Tree(6, 20), Tree(7, 20, num_chunks=2)), weight=4,
+)  # fmt: skip
 def test_messages_go_along_the_trees(case, run, ranks):
     assert_own_data(run, case)
     neighbours = [set() for _ in range(case.p)]
@@ -98,12 +104,12 @@ def test_messages_go_along_the_trees(case, run, ranks):
     assert_messages(run, [2 * case.num_chunks * count for count in edges], case)
 
 
-test_given_communicator_is_used = suite.in_part("values", weight=4)
-test_only_point_to_point_calls = suite.point_to_point("values", weight=3)
-test_sends_may_wait_for_their_receives = suite.waiting("values", weight=3)
-test_messages_may_arrive_in_any_order = suite.any_order("values", weight=3)
+test_given_communicator_is_used = suite.in_part("communicator")
+test_only_point_to_point_calls = suite.point_to_point("messages", weight=2)
+test_sends_may_wait_for_their_receives = suite.waiting("any_timing", weight=5)
+test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=7)
 
 
-@suite.test("speed", "speed", Tree(8, 40_000, num_chunks=16, machine="long wire"), weight=14)
+@suite.test("time", "speed", Tree(8, 40_000, num_chunks=16, machine="long wire"))
 def test_time_with_long_vectors(case, run):
     assert_time(run, case)

@@ -42,10 +42,10 @@ DTYPES = ("float64", "float32", "int64")
 # -- sums ------------------------------------------------------------------------------------------
 
 
-def sweep(kind, world_sizes=range(2, 9)):
+def sweep(kind, world_sizes=range(2, 9), dtypes=DTYPES):
     """On 2 to 8 ranks, of every dtype: what is sent is bounded at all of them."""
     return [
-        kind(p, n, DTYPES[(p + k) % 3])
+        kind(p, n, dtypes[(p + k) % len(dtypes)])
         for p in world_sizes
         for k, n in enumerate((1, 5 * p + 2, 3 * p))
         if p < 6 or k > 0
@@ -73,7 +73,7 @@ def lengths(p):
 def sums(kind, world_sizes):
     special = [kind(world_sizes[1], 3 * world_sizes[1], d, special=True) for d in DTYPES[:2]]
     more = [kind(p, n) for p in world_sizes for n in lengths(p)]
-    return [*sweep(kind, world_sizes), *more, *special]
+    return [*sweep(kind, world_sizes, DTYPES[:1]), *more, *special]
 
 
 def assorted(kind, world_sizes, numbers, **more):
@@ -337,6 +337,42 @@ def seconds_of(name, nbytes, p, alpha_s, beta):
     return number * alpha_s + vectors * nbytes * beta
 
 
+def usual_mistakes(case):
+    """Other seconds of a scheme that a case is of, by the sentence that names the mistake."""
+    name = case.function.removesuffix("_s")
+    nbytes, p = case.nbytes, case.world_size
+    number, vectors = messages(name, p)
+    power = 1 << (p.bit_length() - 1)
+
+    def seconds(number, vectors, nbytes=nbytes):
+        return number * case.alpha_s + vectors * nbytes * case.beta
+
+    mistakes = {
+        "This takes nbytes for a number of elements of 8 bytes.": seconds(
+            number, vectors, 8 * nbytes
+        ),
+        "Each message takes alpha_s, also one of no bytes.": seconds(0, vectors),
+    }
+    if name in ("star", "sharded_server", "ring"):
+        mistakes["This is half of the steps: sums go back, too."] = seconds(number / 2, vectors / 2)
+    if name == "star":
+        mistakes["Messages follow one another, so each one's alpha_s counts."] = seconds(1, p)
+    if name.endswith("doubling") and p != power:
+        mistakes["This leaves out the fold."] = seconds(*messages(name, power))
+        steps = math.log2(p)
+        mistakes["log2(p) is no whole number here; see what the fold is."] = seconds(steps, steps)
+    if name.endswith("doubling") and p == power:
+        mistakes["This has a fold, and p is a power of two."] = seconds(number + 2, vectors + 2)
+        mistakes["This has a step too many, as bit_length() has it."] = seconds(
+            number + 1, vectors + 1
+        )
+    return mistakes
+
+
+for kind in SECONDS.values():
+    kind.wrong = usual_mistakes
+
+
 def timed(name, *call):
     """A case with what must come out."""
     return SECONDS[name](*call, gives=seconds_of(name, *call))
@@ -399,7 +435,12 @@ def choices_of_a_drawn_machine(rng):
 
 
 SOME = (2, 7, 16)
-hidden(cost.test_choice_at_powers_of_two, *grid((1, *MANY_POWERS), 1e-6, 1e-9))
+hidden(
+    cost.test_choice_at_powers_of_two,
+    group(cost.SHORT, *(choice(8, p, 1e-6, 1e-9) for p in (4, 8, 16)), weight=2),
+    group(cost.LONG, *(choice(8 << 20, p, 1e-6, 1e-9) for p in (4, 8, 16)), weight=2),
+    group(cost.BETWEEN, *grid((1, *MANY_POWERS), 1e-6, 1e-9)),
+)
 hidden(cost.test_choice_at_other_sizes, *grid(MANY_OTHERS, 1e-6, 1e-9))
 hidden(
     cost.test_choice_follows_the_machine,
@@ -407,8 +448,8 @@ hidden(
         cost.MACHINES, *grid(SOME, 2.5e-5, 8e-11), *grid(SOME, 1e-3, 1e-8),
         choices_of_a_drawn_machine, weight=3,
     ),
-    group(cost.NO_LATENCY, *grid(SOME, 0.0, 1e-9)),
-    group(cost.ANY_BANDWIDTH, *grid(SOME, 1e-6, 0.0)),
+    group(cost.NO_LATENCY, *grid(SOME, 0.0, 1e-9), weight=2),
+    group(cost.ANY_BANDWIDTH, *grid(SOME, 1e-6, 0.0), weight=3),
 )  # fmt: skip
 
 # -- ring_torch ------------------------------------------------------------------------------------
@@ -489,12 +530,15 @@ hidden(
     levels(4, 2, 16, "float32"), levels(4, 2, 16, "int64"),
 )  # fmt: skip
 hidden(
-    hierarchical.test_inputs_may_have_gaps_and_stay_as_they_were, levels(4, 2, 12, stride=2),
-    levels(4, 2, 12, stride=-3), levels(4, 2, 12), levels(6, 3, 12),
+    hierarchical.test_inputs_may_have_gaps_and_stay_as_they_were,
+    *shares(
+        levels(4, 2, 12, stride=2), levels(4, 2, 12, stride=-3), levels(4, 2, 12),
+        levels(6, 3, 12), levels(6, 3, 13),
+    ),
 )  # fmt: skip
 hidden(
-    hierarchical.test_second_call_is_independent, levels(4, 2, 12, again=True),
-    levels(6, 2, 12, again=True),
+    hierarchical.test_second_call_is_independent,
+    *shares(*(levels(*size, again=True) for size in ((4, 2, 12), (6, 2, 12), (4, 2, 11)))),
 )  # fmt: skip
 hidden(
     hierarchical.test_other_worlds_are_refused, levels(4, 2, 12), levels(5, 2, 8), levels(6, 4, 8)
@@ -505,12 +549,20 @@ hidden(
     levels(15, 5, 3000), levels(20, 4, 800),
 )  # fmt: skip
 hidden(
-    hierarchical.test_bytes_in_all, levels(4, 2, 64), levels(6, 3, 6000), levels(12, 4, 1200),
-    levels(20, 4, 800),
+    hierarchical.test_bytes_in_all, levels(4, 2, 64, "float32"), levels(6, 3, 6000),
+    levels(12, 4, 1200), levels(20, 4, 800),
 )  # fmt: skip
-hidden(hierarchical.test_given_communicator_is_used, levels(4, 2, 16), levels(6, 3, 24, "float32"))
-hidden(hierarchical.test_sends_may_wait_for_their_receives, levels(4, 2, 16), levels(6, 3, 600))
-hidden(hierarchical.test_messages_may_arrive_in_any_order, levels(6, 3, 24))
+hidden(
+    hierarchical.test_given_communicator_is_used,
+    *shares(levels(4, 2, 16), levels(6, 3, 24, "float32"), levels(4, 2, 19)),
+)
+hidden(
+    hierarchical.test_sends_may_wait_for_their_receives,
+    *shares(levels(4, 2, 16), levels(6, 3, 600), levels(6, 3, 601)),
+)
+hidden(
+    hierarchical.test_messages_may_arrive_in_any_order, *shares(levels(6, 3, 24), levels(6, 3, 25))
+)
 hidden(
     hierarchical.test_time_on_two_and_four_nodes,
     *(levels(p, 4, p * 10_000, machine="zaratan") for p in (8, 16)),

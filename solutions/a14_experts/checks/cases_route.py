@@ -83,6 +83,11 @@ class Route(Scored):
         """The experts, best first."""
         assert_like(value[0], self.right()[0], self, "experts")
 
+    def check_chosen(self, value):
+        """The experts, in whatever order."""
+        chosen, right = (np.sort(each, axis=1) for each in (value[0], self.right()[0]))
+        assert_like(chosen, right, self, "experts, sorted,")
+
     def check_by_expert(self, name, value):
         """Weights or what is kept, in whatever order a token's experts stand."""
         right, place = self.right(), NAMES.index(name)

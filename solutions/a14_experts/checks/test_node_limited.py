@@ -7,23 +7,33 @@ from checks.cases_nodes import Choose, OnNodes
 from ringside.checking import assert_makespan
 from ringside.checking.cases import machine_of
 from ringside.checking.suite import Suite, group
+from ringside.units import format_count
 
 suite = Suite("node_limited")
 FREE, EQUAL = "experts on all nodes", "equal nodes"
 IDLE, ONE = "ranks where nothing comes", "one node, and nodes of one rank"
-FEW, BYTES = "one copy for several experts of a node", "bytes between nodes"
 NODES = "zaratan,flop_per_s=1e15"
+ONE_GOOD = (
+    (9, 0, 0, 0, 4, 4, 4, 4),
+)  # its node is worth more than the other, which has more in all
 DOCUMENTED = ((5, 0, 4, 3), (1, 1, 1, 1), (0, 0, 0, 1))  # the docstring's scores come first
 
 
-@suite.test("values", "values", Choose(rows=DOCUMENTED, nodes=2, most=1), Choose(5, 16, 4, 4, 2), weight=15)
+@suite.test(
+    "choice",
+    "values",
+    Choose(rows=DOCUMENTED, nodes=2, most=1),
+    Choose(rows=ONE_GOOD, nodes=2, most=1),
+    Choose(5, 16, 4, 4, 2),
+    weight=5,
+)
 def test_node_choice(case, run):
     """The best nodes, and the best experts there."""
 
 
 @suite.test(
-    "values", "values", group(FREE, Choose(rows=DOCUMENTED, nodes=2, most=2)),
-    group(EQUAL, Choose(rows=((1,) * 8,) * 2)), weight=8,
+    "choice", "values", group(FREE, Choose(rows=DOCUMENTED, nodes=2, most=2)),
+    group(EQUAL, Choose(rows=((1,) * 8,) * 2)), weight=3,
 )  # fmt: skip
 def test_node_choice_among_equals_and_without_limit(case, run):
     """Of equal ones the lower."""
@@ -36,36 +46,53 @@ REFUSED = [
 ]
 
 
-@suite.test("values", "values", *REFUSED, weight=4)
+@suite.test("choice", "values", *REFUSED)
 def test_node_choice_refused(case, run):
     """What doesn't divide, and nodes with too few experts."""
 
 
-@suite.test("values", "values", OnNodes(4, (4,), 4, k=3), OnNodes(4, (5, 4, 3, 6), 8), weight=17)
+@suite.test("layer", "values", OnNodes(4, (4,), 4, k=3), OnNodes(4, (5, 4, 3, 6), 8), weight=6)
 def test_node_layer(case, run):
     """Every token's weighted answers."""
 
 
 @suite.test(
-    "values", "values", group(IDLE, OnNodes(4, (4, 0, 3, 2), 8, "one")),
-    group(ONE, OnNodes(2, (5, 4), 4)), weight=8,
+    "layer", "values", group(IDLE, OnNodes(4, (4, 0, 3, 2), 8, "one")),
+    group(ONE, OnNodes(2, (5, 4), 4)), weight=4,
 )  # fmt: skip
 def test_node_where_nothing_comes_or_crosses(case, run):
     """Everybody takes part in every exchange."""
 
 
-@suite.test("values", "values", OnNodes(4, (5, 4, 3, 6), 8, dtype="float32"), weight=3)
+@suite.test("layer", "values", OnNodes(4, (5, 4, 3, 6), 8, dtype="float32"), weight=2)
 def test_node_float32(case, run):
     """The result has the dtype of x."""
 
 
-test_node_real_mpi = suite.real_ranks("reality", OnNodes(4, (5, 4, 3, 6), 8), weight=3)
+test_node_real_mpi = suite.real_ranks("layer", OnNodes(4, (5, 4, 3, 6), 8))
 
 
-def assert_once_to_a_node(run, case, room=1.0):
-    """At most ``room`` times the bytes of one row to each other node that needs it, and back."""
+@suite.test("two_levels", "communication", OnNodes(8, (8,), 8, "even", k=4), checked=False)
+def test_node_one_rank_of_each_other_node(case, run):
+    """Whatever the values are, a row goes to one rank there, which passes it on."""
     sent, node = sent_of_ranks(run), np.arange(case.p) // case.per_node
-    crossed, most = sent[node[:, None] != node].sum(), room * case.pair_bytes().sum()
+    for rank, other in np.ndindex(case.p, case.p // case.per_node):
+        ranks = np.flatnonzero((node == other) & (sent[rank] > 0))
+        if node[rank] != other and len(ranks) != 1:
+            raise case.fail(
+                f"rank {rank} sent rows to {format_count(len(ranks), 'rank')} of node {other}; "
+                "they go to one rank there, which passes them on."
+            )
+
+
+@suite.test(
+    "bytes", "communication", OnNodes(8, (8,), 8, "even", 10, 4, per_node=4, dtype="float32"),
+    OnNodes(6, (4,), 6, d=10, k=3),
+)  # fmt: skip
+def test_node_bytes_on_more_ranks(case, run):
+    """One row to each other node that needs it, and one back."""
+    sent, node = sent_of_ranks(run), np.arange(case.p) // case.per_node
+    crossed, most = sent[node[:, None] != node].sum(), case.pair_bytes().sum()
     if crossed > most:
         raise case.fail(
             f"{crossed:,.0f} bytes crossed from node to node; a row to each other node that "
@@ -73,20 +100,7 @@ def assert_once_to_a_node(run, case, room=1.0):
         )
 
 
-@suite.test(
-    "point", "communication", group(FEW, OnNodes(8, (8,), 8, "even", 100, 8, per_node=4)),
-    group(BYTES, OnNodes(6, (4,), 6, d=10, k=3)), checked=False, weight=12,
-)  # fmt: skip
-def test_node_bytes_on_more_ranks(case, run):
-    """Few copies, whatever the values are; and where they are right, one copy."""
-    if case.kind == "even":
-        assert_once_to_a_node(run, case, 2.2)
-    else:
-        case.check(run)
-        assert_once_to_a_node(run, case)
-
-
-@suite.test("communication", "communication", OnNodes(6, (4,), 6, d=10, k=3), weight=6)
+@suite.test("same_place", "communication", OnNodes(6, (4,), 6, "even", k=1))
 def test_node_same_place(case, run):
     sent = sent_of_ranks(run)
     node, place = np.divmod(np.arange(case.p), case.per_node)
@@ -98,14 +112,15 @@ def test_node_same_place(case, run):
         )
 
 
-test_node_given_communicator = suite.given_communicator("group", OnNodes(4, (5, 4, 3, 6), 8), weight=4)
-test_node_sends_may_wait = suite.waiting_sends("safety", OnNodes(4, (5, 4, 3, 6), 8), weight=6)
+PLAIN = OnNodes(4, (5, 4, 3, 6), 8, k=1, share=1.0)
+test_node_given_communicator = suite.given_communicator("calls", PLAIN)
+test_node_sends_may_wait = suite.waiting_sends("any_timing", PLAIN)
 test_node_inputs_and_a_second_call = suite.second_call(
-    "safety", OnNodes(4, (5, 4, 3, 6), 8), kind="safety", inputs_kept=True, weight=4
+    "calls", OnNodes(4, (5, 4, 3, 6), 8, k=1), kind="safety", inputs_kept=True
 )
 
 
-@suite.test("speed", "speed", OnNodes(8, (16,), 8, d=1024, k=8, per_node=4, machine=NODES), weight=10)
+@suite.test("time", "speed", OnNodes(8, (16,), 8, d=1024, k=8, per_node=4, machine=NODES))
 def test_node_time_on_four_nodes(case, run):
     """What leaves a node goes through its one port."""
     of_nodes = case.pair_bytes().reshape(-1, case.per_node * case.p).sum(axis=1)

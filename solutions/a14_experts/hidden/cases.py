@@ -36,6 +36,7 @@ hidden(
     Capacity(8, 4, 1, 0.0, raises="ValueError"),
 )
 hidden(route.test_route_best_experts_where_all_have_room, *(Route(*size) for size in SIZES))
+hidden(route.test_route_best_expert_first, *(Route(*size) for size in SIZES))
 hidden(
     route.test_route_equal_scores,
     Route(rows=route.EQUAL),
@@ -44,7 +45,7 @@ hidden(
 hidden(
     route.test_route_weights,
     group("small scores", *(Route(*size) for size in SIZES)),
-    group("large scores", Route(rows=route.LARGE), Route(5, scale=800.0)),
+    group("large scores", Route(rows=route.LARGE), Route(5, scale=800.0), weight=3),
 )
 hidden(
     route.test_route_full_experts_drop_later_tokens,
@@ -92,10 +93,16 @@ hidden(
 
 hidden(
     exchange.test_exchange_even_rows,
-    *(Dispatch(p, (2 * p,), p, "even", k=1, back=False) for p in (2, 4)),
+    *(Dispatch(p, (2 * p,), p, "even", k=1) for p in (2, 4)),
+)
+UNEVEN_ROWS = Dispatch(2, (5, 2), 2, k=1), Dispatch(4, (3, 9, 2, 6), k=1)
+hidden(exchange.test_exchange_uneven_rows, *UNEVEN_ROWS)
+hidden(
+    exchange.test_exchange_rows_stand_in_order, *(case.with_(in_order=True) for case in UNEVEN_ROWS)
 )
 hidden(
-    exchange.test_exchange_uneven_rows, Dispatch(2, (5, 2), 2, k=1), Dispatch(4, (3, 9, 2, 6), k=1)
+    exchange.test_exchange_answers_come_back_in_order,
+    *(case.with_(back=True) for case in UNEVEN_ROWS),
 )
 hidden(
     exchange.test_exchange_several_experts_a_rank,
@@ -104,6 +111,7 @@ hidden(
 )
 hidden(
     exchange.test_exchange_where_nothing_comes,
+    group(exchange.NO_ROWS, Backward(4, (4, 3, 5, 2), 4, "one", 3, 1)),
     *(
         group(name, Dispatch(*case), Forward(*case))
         for name, case in (
@@ -124,19 +132,25 @@ hidden(
     exchange.test_exchange_layer_forward,
     group(exchange.POWERS, Forward(2, experts=2), Forward(4, (4,))),
     group(exchange.OTHERS, Forward(3, (5,), 3), Forward(5, (2, 4, 3, 2, 3), 5)),
+    group(exchange.SEVERAL, Forward(3, (5, 2, 4), 7)),
 )
 hidden(
     exchange.test_exchange_layer_gradients,
     group(exchange.POWERS, Backward(2, experts=2), Backward(4, (4,)), weight=2),
-    group(exchange.OTHERS, Backward(3, (5,), 3), Backward(5, (2, 4, 3, 2, 3), 5)),
+    group(
+        exchange.OTHERS,
+        Backward(3, (5,), 3, dtype="float32"),
+        Backward(5, (2, 4, 3, 2, 3), 5),
+    ),
+    group(exchange.SEVERAL, Backward(3, (5, 2, 4), 7)),
 )
 hidden(exchange.test_exchange_real_mpi, Forward(2, (6, 4), 2), Forward(2, (6, 4), 2, "even"))
+hidden(exchange.test_exchange_rows_go_to_their_experts_alone, Dispatch(8, (16,), 8, "even", 40, 1))
 hidden(
     exchange.test_exchange_no_row_too_many,
-    group(exchange.ALONE, Dispatch(8, (16,), 8, "even", 40, 1)),
     group(
         exchange.POWERS,
-        Forward(2, experts=2, d=40),
+        Forward(2, experts=2, d=40, dtype="float32"),
         Forward(4, (4,), 4, "one", 40),
         Forward(4, (9, 1, 1, 1), 4, "uneven", 40),
         Forward(16, (2,), 16, d=40),
@@ -165,11 +179,13 @@ hidden(
 WORLDS = ((2, (6,), 2), (3, (4, 7, 3), 3), (4, (5,), 4))
 
 hidden(moe.test_moe_forward, *(Passes(*world, k=1, how="forward") for world in WORLDS))
-hidden(
-    moe.test_moe_gradients,
-    group(moe.ONCE, *(Gradients(*world) for world in WORLDS), weight=1.5),
-    group(moe.TWICE, Gradients(*WORLDS[1], how="twice")),
-)
+for test in (moe.test_moe_gradients_of_experts, moe.test_moe_gradients_of_tokens_and_gate):
+    hidden(
+        test,
+        group(moe.ONCE, *(Gradients(*world) for world in WORLDS), weight=2),
+        group(moe.TWICE, Gradients(*WORLDS[1], how="twice")),
+        group(moe.SEVERAL, Gradients(3, (4, 7, 3), 8)),
+    )
 hidden(moe.test_moe_several_experts_a_rank, Passes(2, (6, 5), 5), Passes(3, (4, 7, 3), 8))
 hidden(
     moe.test_moe_where_nothing_comes,
@@ -182,17 +198,16 @@ hidden(
 )
 hidden(moe.test_moe_real_gloo, Passes(2, (6, 4), 2))
 hidden(
+    moe.test_moe_rows_go_to_their_experts_alone,
+    Passes(4, (16,), 4, "even", 40, 1, how="forward"),
+)
+hidden(
     moe.test_moe_no_row_too_many,
-    group(moe.ALONE, Passes(4, (16,), 4, "even", 40, 1, how="forward")),
-    group(
-        moe.BYTES,
-        Passes(2, experts=2, d=40),
-        Passes(3, (5, 8, 3), 3, d=40),
-        Passes(3, (4,), 3, "one", 40),
-        Passes(12, (2,), 12, d=40),
-        Passes(17, (1,), 17, d=40),
-        weight=2,
-    ),
+    Passes(2, experts=2, d=40, dtype="float32"),
+    Passes(3, (5, 8, 3), 3, d=40),
+    Passes(3, (4,), 3, "one", 40),
+    Passes(12, (2,), 12, d=40),
+    Passes(17, (1,), 17, d=40),
 )
 hidden(moe.test_moe_counts_once, Passes(2, experts=2, kind="even"), Passes(4, (4,), 4, "even"))
 hidden(moe.test_moe_given_group, Passes(3, (5, 4, 6), 3))
@@ -213,7 +228,13 @@ hidden(
 
 UNEVEN = (5, 4, 3, 6)
 
-hidden(node.test_node_choice, Choose(9, 8, 2, 4, 1), Choose(5, 16, 4, 4, 2), Choose(4, 24, 8, 4, 2))
+hidden(
+    node.test_node_choice,
+    Choose(9, 8, 2, 4, 1),
+    Choose(5, 16, 4, 4, 2),
+    Choose(4, 24, 8, 4, 2),
+    Choose(rows=((7, 0, 0, 1, 3, 4, 4, 3),), nodes=2, most=1),
+)
 hidden(
     node.test_node_choice_among_equals_and_without_limit,
     group(node.FREE, Choose(6, 8, 4, 4, 4), Choose(6, 8, 3, 1, 1)),
@@ -243,23 +264,21 @@ hidden(
 )
 hidden(node.test_node_float32, OnNodes(4, UNEVEN, 8, dtype="float32"))
 hidden(node.test_node_real_mpi, OnNodes(4, UNEVEN, 8))
+hidden(node.test_node_one_rank_of_each_other_node, OnNodes(8, (8,), 8, "even", k=8, per_node=4))
 hidden(
     node.test_node_bytes_on_more_ranks,
-    group(node.FEW, OnNodes(8, (8,), 8, "even", 100, 8, per_node=4)),
-    group(
-        node.BYTES,
-        OnNodes(12, (4,), 24, d=20, k=6, per_node=4),
-        OnNodes(18, (3,), 18, d=20, k=4, per_node=3),
-    ),
+    OnNodes(8, (8,), 8, "even", 100, 8, per_node=4, dtype="float32"),
+    OnNodes(12, (4,), 24, d=20, k=6, per_node=4),
+    OnNodes(18, (3,), 18, d=20, k=4, per_node=3),
 )
 hidden(
     node.test_node_same_place,
-    OnNodes(4, (5,), 4, d=10, k=3),
-    OnNodes(6, (4,), 6, d=10, k=3, per_node=3),
+    OnNodes(4, (5,), 4, "even", k=1),
+    OnNodes(6, (6,), 6, "even", k=1, per_node=3),
 )
-hidden(node.test_node_given_communicator, OnNodes(4, UNEVEN, 8))
-hidden(node.test_node_sends_may_wait, OnNodes(4, UNEVEN, 8))
-hidden(node.test_node_inputs_and_a_second_call, OnNodes(4, UNEVEN, 8))
+hidden(node.test_node_given_communicator, node.PLAIN)
+hidden(node.test_node_sends_may_wait, node.PLAIN)
+hidden(node.test_node_inputs_and_a_second_call, OnNodes(4, UNEVEN, 8, k=1))
 hidden(
     node.test_node_time_on_four_nodes,
     OnNodes(16, (16,), 16, d=1024, k=8, per_node=4, machine=node.NODES),
