@@ -529,13 +529,16 @@ def assert_all_reduces(run, case, wanted, free=()):
                 )
 
 
+_USED_TOO_EARLY = ("BufferRaceError", "EarlyUseError")
+
+
 def started(ranks, case):
     """A run that is asked what it launched, and when: whether its means are right is asked apart.
 
-    A buffer that is written to while it travels ends it behind its launches.
+    Where a buffer is used while it travels, the run ends behind its launches.
     """
     run = called(ranks, case)
-    if not (isinstance(run.error, RankError) and run.error.type_name == "BufferRaceError"):
+    if not (isinstance(run.error, RankError) and run.error.type_name in _USED_TOO_EARLY):
         assert_ran(run, case)
     if case.announced:
         assert_declared_at_once(run, case, case.declared_like)

@@ -52,7 +52,7 @@ def test_any_division_into_buckets(case, run):
 
 @suite.test(
     "parts", "values", group("float64", Parts(2)), group("float32", Parts(2, dtype="float32")),
-    weight=7,
+    weight=10,
 )  # fmt: skip
 def test_gradients_are_parts_of_the_buffers(case, run):
     for rank, value in enumerate(run.values):
@@ -82,7 +82,7 @@ test_real_mpi = suite.real_ranks("steps", Step(3, steps=2, lr=0.1))
 
 @suite.test(
     "one_each", "communication", group("float64", Step(3), Step(3, cap=10**6), weight=2),
-    group("float32", Step(3, dtype="float32")), weight=4,
+    group("float32", Step(3, dtype="float32")), weight=5,
 )  # fmt: skip
 def test_one_all_reduce_a_bucket(case, ranks):
     run = started(ranks, case)
@@ -97,7 +97,7 @@ def test_one_all_reduce_a_bucket(case, ranks):
                 )
 
 
-test_given_communicator_is_used = suite.given_communicator("one_each", Step(3), weight=6)
+test_given_communicator_is_used = suite.given_communicator("one_each", Step(3), weight=5)
 
 
 @suite.test("overlap", "schedule", Step(4, FOUR, BY_LAYERS, announced=True))
