@@ -348,14 +348,14 @@ def lr_at_wrong(case):
     later = case.with_(milestones=tuple(each + 1 for each in case.milestones))
     once = case.with_(milestones=case.milestones[:1])
     return {
-        "That is the base rate; the warm-up climbs step by step.": (
+        "That is the base rate; in the warm-up, every step has another one.": (
             case.base_lr if 0 < case.step < case.warmup_steps else None
         ),
         "That is the base rate; without a warm-up, every step has the scaled one.": (
             None if case.warmup_steps else case.base_lr
         ),
-        "A milestone counts from its own step on.": lr_at(later),
-        "Every milestone counts that has been reached.": lr_at(once),
+        "Each milestone counts, from its own step on.": lr_at(later),
+        "Each milestone counts that has been reached.": lr_at(once),
         "That is the rate without any decay.": lr_at(case.with_(milestones=())),
     }
 
