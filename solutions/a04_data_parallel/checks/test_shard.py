@@ -8,7 +8,10 @@ from ringside.checking.suite import Suite, group
 suite = Suite("shard")
 
 
-@suite.test("covered", "values", Shard(4, (12, 0), epochs=(0, 1)), Shard(3, (12, 3)))
+@suite.test(
+    "covered", "values", group("four ranks", Shard(4, (12, 0), epochs=(0, 1))),
+    group("other numbers of ranks", Shard(3, (12, 3)), weight=2),
+)  # fmt: skip
 def test_every_sample_once(case, run):
     """Where p divides n; ``case`` has looked at it."""
 

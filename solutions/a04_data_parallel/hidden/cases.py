@@ -33,7 +33,12 @@ SIZES = (1, 2, 3, 7, 9, 64, 101)
 
 hidden(
     shard.test_every_sample_once,
-    *(Shard(p, (0, p, 2 * p, 9 * p), epochs=(0, 3)) for p in WORLDS),
+    group("four ranks", Shard(4, (0, 4, 8, 36), epochs=(0, 3))),
+    group(
+        "other numbers of ranks",
+        *(Shard(p, (0, p, 2 * p, 9 * p), epochs=(0, 3)) for p in WORLDS if p != 4),
+        weight=2,
+    ),
 )
 hidden(
     shard.test_every_sample_once_where_p_does_not_divide_n,
@@ -407,21 +412,21 @@ def scaled(rng):
     ((lr, _),) = rates(rng, 1)
     return [
         *(
-            Schedule(40, 4, 8, p, lr, base, warm)
-            for p in (1, 2, 3, 8)
-            for base in (8, 48)
-            for warm in (0, 2, 6)
+            Schedule(48, 4, 8, p, lr, base, warm)
+            for p in (1, 2, 3, 6)
+            for base in (8, 32)
+            for warm in (2, 6)
         ),
-        Schedule(40, 7, 8, 2, lr, 8),
+        Schedule(48, 7, 8, 2, lr, 8),
     ]
 
 
 def decaying(rng):
     ((lr, _),) = rates(rng, 1)
     return [
-        Schedule(100, 6, 8, 4, lr, 32, 2, (3, 5)),
-        Schedule(100, 6, 8, 4, lr, 32, 0, (1,), 0.5),
-        Schedule(59, 4, 5, 2, lr, 10, 1, (2, 3), 0.2),
+        Schedule(96, 6, 8, 4, lr, 32, 2, (3, 5)),
+        Schedule(96, 6, 8, 4, lr, 32, 1, (1,), 0.5),
+        Schedule(60, 4, 5, 2, lr, 10, 1, (2, 3), 0.2),
         Schedule(60, 5, 5, 2, lr, 10, 3, (1, 4), 0.3),
         Schedule(60, 4, 5, 2, lr, 10, 1, (0, 2), 0.3),
     ]
@@ -449,5 +454,9 @@ hidden(
         for b, p in ((8, 4), (4, 1), (3, 7))
     ),
 )
-hidden(warmup.test_schedule_is_scaled_by_the_global_batch, scaled)
+hidden(
+    warmup.test_schedule_is_scaled_by_the_global_batch,
+    group("with a warm-up", scaled, weight=3),
+    group("without one", Schedule(48, 4, 8, 2, 0.1, 8, 0), Schedule(48, 4, 8, 3, 0.2, 32, 0)),
+)
 hidden(warmup.test_schedule_decays_at_the_start_of_epochs, decaying)
