@@ -9,7 +9,7 @@ suite = Suite("shard")
 
 
 @suite.test(
-    "covered", "values", group("four ranks", Shard(4, (12, 0), epochs=(0, 1))),
+    "covered", "values", group("four ranks", Shard(4, (12, 8), epochs=(0, 1))),
     group("other numbers of ranks", Shard(3, (12, 3)), weight=2),
 )  # fmt: skip
 def test_every_sample_once(case, run):
@@ -19,7 +19,7 @@ def test_every_sample_once(case, run):
 @suite.test(
     "rest", "values",
     group("more samples than ranks", Shard(4, (10,), epochs=(1,)), Shard(3, (10,)), weight=2),
-    group("fewer samples than ranks", Shard(4, (2,)), Shard(3, (2, 1))), weight=11,
+    group("fewer samples than ranks", Shard(4, (2, 0)), Shard(3, (2, 1))), weight=11,
 )  # fmt: skip
 def test_every_sample_once_where_p_does_not_divide_n(case, run):
     """None is left out, and none added to fill up."""
