@@ -15,6 +15,9 @@ For the functions that take ``comm``:
   elements included), contiguous or not. Shapes and dtype are the same on all ranks. The arrays
   themselves are written to, unlike in other modules; the list stays as it was.
 - Beside the gradients there is at any time one flat buffer of the longest bucket, or two.
+- Time: at most 1.05 times that of the all-reduces, one after another, each of
+  ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)`` seconds for n elements. Half the points up
+  to 1.5 times.
 """
 
 import numpy as np

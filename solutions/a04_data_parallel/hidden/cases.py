@@ -33,15 +33,28 @@ SIZES = (1, 2, 3, 7, 9, 64, 101)
 
 hidden(
     shard.test_every_sample_once,
-    *(Shard(p, (0, p, 2 * p, 9 * p), epochs=(0, 3)) for p in WORLDS),
+    group("four ranks", Shard(4, (4, 8, 36), epochs=(0, 3))),
+    group(
+        "other numbers of ranks",
+        *(Shard(p, (p, 2 * p, 9 * p), epochs=(0, 3)) for p in WORLDS if p != 4),
+        weight=2,
+    ),
 )
 hidden(
     shard.test_every_sample_once_where_p_does_not_divide_n,
-    *(Shard(p, tuple(n for n in SIZES if n % p), epochs=(0, 3)) for p in WORLDS),
+    group(
+        "more samples than ranks",
+        *(Shard(p, tuple(n for n in SIZES if n % p and n > p), epochs=(0, 3)) for p in WORLDS),
+        weight=2,
+    ),
+    group(
+        "fewer samples than ranks",
+        *(Shard(p, (0, *(n for n in SIZES if n < p)), epochs=(0, 3)) for p in WORLDS),
+    ),
 )
 hidden(
     shard.test_lengths_differ_by_one_at_most,
-    *(Shard(p, (2 * p, *SIZES), epochs=(1,)) for p in (2, 3, 5, 8)),
+    *(Shard(p, (2 * p, *(n for n in SIZES if n > p)), epochs=(1,)) for p in (2, 3, 5, 8)),
 )
 
 
@@ -91,9 +104,9 @@ def of_sizes(kind, *table):
     return [kind(len(sizes), sizes=sizes) for sizes in table]
 
 
-def both(steps, starts):
+def both(weight, steps, starts):
     """Cases of both functions."""
-    return group("train_step", *steps, weight=3), group("broadcast_parameters", *starts)
+    return group("train_step", *steps, weight=weight), group("broadcast_parameters", *starts)
 
 
 for tests, kind, start, part, safety in (
@@ -122,7 +135,7 @@ for tests, kind, start, part, safety in (
     )
     hidden(
         tests.test_loss_is_the_mean_over_all_samples,
-        group(EQUAL, kind(3, 9, steps=2)),
+        group(EQUAL, kind(3, 9)),
         group(UNEQUAL, *of_sizes(kind, (5, 2), (1, 6, 2))),
     )
     hidden(tests.test_each_rank_works_on_its_own_samples, kind(4, 32))
@@ -131,10 +144,10 @@ for tests, kind, start, part, safety in (
         *(start(p, NET) for p in (2, 3, 5, 8, 12, 18)),
         start(4, WIDE),
     )
-    hidden(part, *both([kind(3, 6), kind(2, 6)], [start(3), start(2)]))
+    hidden(part, *both(3, [kind(3, 6), kind(2, 6)], [start(3), start(2)]))
     hidden(
         safety,
-        *both([kind(p, 2 * p, steps=2) for p in (2, 3, 4, 7)], [start(p) for p in (2, 3, 5)]),
+        *both(5, [kind(p, 2 * p, steps=2) for p in (2, 3, 4, 7)], [start(p) for p in (2, 3, 5)]),
     )
     hidden(tests.test_time_on_512_ranks, kind(8, 384, **TIMED))
 
@@ -158,10 +171,14 @@ hidden(
 hidden(step.test_digits_under_real_mpi, Steps(3, 48, **DIGITS))
 hidden(
     step.test_bytes_per_rank,
-    Steps(4, 12, widths=NET, steps=2),
-    Steps(3, 6, widths=WIDE),
-    Steps(3, 120, widths=DEEP, dtype="float32"),
-    *(Steps(p, 2 * p, widths=MEDIUM) for p in (2, 5, 12, 18)),
+    group(
+        "float64",
+        Steps(4, 12, widths=NET, steps=2),
+        Steps(3, 6, widths=WIDE),
+        *(Steps(p, 2 * p, widths=MEDIUM) for p in (2, 5, 12, 18)),
+        weight=2,
+    ),
+    group("float32", Steps(3, 120, widths=DEEP, dtype="float32")),
 )
 hidden(
     step_torch.test_parameters_of_place_0_on_every_rank,
@@ -184,17 +201,21 @@ hidden(
 )
 hidden(
     step_torch.test_any_network_and_dtype,
-    TorchSteps(3, 9, widths=DEEP, dtype="float32"),
-    TorchSteps(2, 4, widths=FLAT),
-    TorchSteps(2, 6, steps=2, nested=True),
+    group("networks of float32", TorchSteps(3, 9, widths=DEEP, dtype="float32")),
+    group("one layer", TorchSteps(2, 4, widths=FLAT)),
+    group("a network inside another", TorchSteps(2, 6, steps=2, nested=True), weight=2),
 )
 hidden(step_torch.test_digits_on_gloo, TorchSteps(3, 48, **DIGITS))
 hidden(
     step_torch.test_bytes_per_rank,
-    TorchSteps(4, 12, widths=NET, steps=2),
-    TorchSteps(2, 18, widths=(30, 40, 5), dtype="float32", frozen=(0,), steps=2),
-    TorchSteps(3, 6, widths=WIDE),
-    *(TorchSteps(p, 2 * p, widths=MEDIUM) for p in (5, 12, 18)),
+    group(
+        "float64",
+        TorchSteps(4, 12, widths=NET, steps=2),
+        TorchSteps(3, 6, widths=WIDE),
+        *(TorchSteps(p, 2 * p, widths=MEDIUM) for p in (5, 12, 18)),
+        weight=2,
+    ),
+    group("float32", TorchSteps(2, 18, widths=(30, 40, 5), dtype="float32", frozen=(0,), steps=2)),
 )
 
 # -- accumulate ------------------------------------------------------------------------------------
@@ -233,26 +254,31 @@ hidden(
 hidden(
     accumulate.test_loss_is_the_mean_over_all_samples,
     group(EQUAL, Accumulated(2, 12, microbatches=2)),
-    group(UNEQUAL, Accumulated(2, sizes=((1, 6), (2, 3, 1)), steps=2)),
+    group(UNEQUAL, Accumulated(2, sizes=((1, 6), (2, 3, 1)))),
 )
 hidden(accumulate.test_dtype_is_kept, Accumulated(3, 12, dtype="float32", microbatches=2))
 hidden(
     accumulate.test_inputs_stay_and_nothing_is_kept,
-    group("arguments that stay", Accumulated(2, 12), Accumulated(3, 12)),
+    group("arguments that stay", Accumulated(2, 12), Accumulated(3, 18)),
     group(
         "a second call",
         *(Accumulated(2, n, microbatches=2, between_others=True) for n in (8, 4)),
+        weight=2,
     ),
 )
 hidden(accumulate.test_real_mpi, Accumulated(3, 18, microbatches=2, steps=2))
 hidden(accumulate.test_each_rank_works_on_its_own_samples, Accumulated(4, 32, microbatches=2))
 hidden(
     accumulate.test_one_synchronisation_a_step,
-    Accumulated(2, 16, widths=NET, microbatches=4),
-    Accumulated(3, 9, widths=NET, steps=2),
-    Accumulated(5, 20, widths=(30, 40, 5), dtype="float32", microbatches=2),
-    *(Accumulated(p, 2 * p, widths=MEDIUM, microbatches=2) for p in (12, 18)),
-    Accumulated(3, 12, widths=WIDE, microbatches=2),
+    group(
+        "float64",
+        Accumulated(2, 16, widths=NET, microbatches=4),
+        Accumulated(3, 9, widths=NET, steps=2),
+        *(Accumulated(p, 2 * p, widths=MEDIUM, microbatches=2) for p in (12, 18)),
+        Accumulated(3, 12, widths=WIDE, microbatches=2),
+        weight=4,
+    ),
+    group("float32", Accumulated(5, 20, widths=(30, 40, 5), dtype="float32", microbatches=2)),
 )
 hidden(
     accumulate.test_given_communicator_is_used,
@@ -299,6 +325,44 @@ def schedule(case):
         milestones=tuple(epoch * steps for epoch in case.milestone_epochs),
     )  # fmt: skip
     return [lr_at(rate.with_(step=step)) for step in range(case.num_epochs * steps)]
+
+
+def named(kind):
+    """Give a class of formulas its usual mistakes here: beside the solution."""
+
+    def give(wrong):
+        kind.wrong = wrong
+
+    return give
+
+
+@named(Scale)
+def scale_wrong(case):
+    return {
+        "That is one rank's batch over the base; the batches of all ranks count.": (
+            case.local_batch_size / case.base_batch_size
+        ),
+        "That is the base over the global batch; k is the global batch over the base.": (
+            case.base_batch_size / (case.local_batch_size * case.world_size)
+        ),
+    }
+
+
+@named(LrAt)
+def lr_at_wrong(case):
+    later = case.with_(milestones=tuple(each + 1 for each in case.milestones))
+    once = case.with_(milestones=case.milestones[:1])
+    return {
+        "That is the base rate; in the warm-up, every step has another one.": (
+            case.base_lr if 0 < case.step < case.warmup_steps else None
+        ),
+        "That is the base rate; without a warm-up, every step has the scaled one.": (
+            None if case.warmup_steps else case.base_lr
+        ),
+        "Each milestone counts, from its own step on.": lr_at(later),
+        "Each milestone counts that has been reached.": lr_at(once),
+        "That is the rate without any decay.": lr_at(case.with_(milestones=())),
+    }
 
 
 def rates(rng, count):
@@ -348,21 +412,21 @@ def scaled(rng):
     ((lr, _),) = rates(rng, 1)
     return [
         *(
-            Schedule(40, 4, 8, p, lr, base, warm)
-            for p in (1, 2, 3, 8)
-            for base in (8, 48)
-            for warm in (0, 2, 6)
+            Schedule(48, 4, 8, p, lr, base, warm)
+            for p in (1, 2, 3, 6)
+            for base in (8, 32)
+            for warm in (2, 6)
         ),
-        Schedule(40, 7, 8, 2, lr, 8),
+        Schedule(48, 7, 8, 2, lr, 8),
     ]
 
 
 def decaying(rng):
     ((lr, _),) = rates(rng, 1)
     return [
-        Schedule(100, 6, 8, 4, lr, 32, 2, (3, 5)),
-        Schedule(100, 6, 8, 4, lr, 32, 0, (1,), 0.5),
-        Schedule(59, 4, 5, 2, lr, 10, 1, (2, 3), 0.2),
+        Schedule(96, 6, 8, 4, lr, 32, 2, (3, 5)),
+        Schedule(96, 6, 8, 4, lr, 32, 1, (1,), 0.5),
+        Schedule(60, 4, 5, 2, lr, 10, 1, (2, 3), 0.2),
         Schedule(60, 5, 5, 2, lr, 10, 3, (1, 4), 0.3),
         Schedule(60, 4, 5, 2, lr, 10, 1, (0, 2), 0.3),
     ]
@@ -390,5 +454,9 @@ hidden(
         for b, p in ((8, 4), (4, 1), (3, 7))
     ),
 )
-hidden(warmup.test_schedule_is_scaled_by_the_global_batch, scaled)
+hidden(
+    warmup.test_schedule_is_scaled_by_the_global_batch,
+    group("with a warm-up", scaled, weight=3),
+    group("without one", Schedule(48, 4, 8, 2, 0.1, 8, 0), Schedule(48, 4, 8, 3, 0.2, 32, 0)),
+)
 hidden(warmup.test_schedule_decays_at_the_start_of_epochs, decaying)

@@ -3,7 +3,7 @@
 from checks import test_buckets as buckets
 from checks import test_ddp_torch as ddp
 from checks import test_overlap as overlap
-from checks.cases import SHAPES, AssignBuckets, Average, FinishS, Fusion, Pack, Step
+from checks.cases import SHAPES, AssignBuckets, Average, FinishS, Fusion, Pack, Parts, Step
 from checks.cases_torch import Evaluate, Train
 
 from ringside.checking.suite import group, hidden
@@ -57,7 +57,7 @@ def drawn_with_two_caps(rng):
 hidden(buckets.test_every_parameter_once_in_reverse_order, *DIVISIONS, drawn)
 hidden(
     buckets.test_as_few_buckets_as_the_caps_allow,
-    group("one cap", *DIVISIONS, drawn, weight=2),
+    group("one cap", *DIVISIONS, drawn),
     group(
         buckets.FIRST,
         AssignBuckets((100,) * 6, 300, 100),
@@ -68,8 +68,13 @@ hidden(
 )
 hidden(
     buckets.test_pack_and_unpack_are_opposites,
-    *(Pack(1, dtype=dtype, strided=s) for dtype in ("float64", "float32") for s in (False, True)),
-    Pack(1, shapes=((3, 5),)),  # one array: its copy, no view
+    group(
+        "contiguous arrays",
+        Pack(1),
+        Pack(1, dtype="float32"),
+        Pack(1, shapes=((3, 5),)),  # one array: its copy, no view
+    ),
+    group("strided ones", Pack(1, strided=True), Pack(1, dtype="float32", strided=True), weight=2),
 )
 hidden(
     buckets.test_wrong_arguments_are_refused,
@@ -83,43 +88,52 @@ hidden(
 )
 hidden(
     buckets.test_mean_of_all_ranks,
+    group("two ranks", *(Average(2, buckets=divided(SHAPES, n)) for n in (1, 8)), weight=2),
     group(
-        "contiguous gradients",
-        *(
-            Average(p, buckets=divided(SHAPES, count))
-            for p, count in ((2, 1), (2, 8), (4, 3), (8, 3), (5, 2))
-        ),
+        "more ranks",
+        *(Average(p, buckets=divided(SHAPES, count)) for p, count in ((4, 3), (8, 3), (5, 2))),
         Average(3, dtype="float32", buckets=((5, 1), (0,), (7, 2))),
         weight=3,
     ),
-    group("strided ones", Average(2, strided=True)),
+    group("strided gradients", Average(2, strided=True), weight=3),
 )
 hidden(
     buckets.test_fusion_averages_what_is_ready_everywhere,
-    *(Fusion(p, share=share) for p in (2, 3, 5) for share in (0.8, 1.0, 0.0)),
-    Fusion(4, dtype="float32", threshold_bytes=100, share=0.95),
-    Fusion(3, threshold_bytes=100, strided=True),
-    Fusion(2, shapes=()),
-    Fusion(1),
+    group(
+        "contiguous gradients",
+        *(Fusion(p, share=share) for p in (3, 5) for share in (0.8, 0.0)),
+        Fusion(4, dtype="float32", threshold_bytes=100, share=0.95),
+        weight=3,
+    ),
+    group("all ready, on two ranks", Fusion(2, share=1.0), Fusion(2, shapes=()), Fusion(1)),
+    group("strided gradients", Fusion(2, threshold_bytes=100, strided=True)),
 )
 hidden(buckets.test_real_mpi, Average(3), Fusion(3, threshold_bytes=100))
 hidden(
     buckets.test_one_all_reduce_a_bucket,
-    Average(2, buckets=divided(SHAPES, 1)),
-    Average(3, dtype="float32", buckets=divided(SHAPES, 4)),
-    *(Average(p, buckets=divided(SHAPES, count)) for p, count in ((5, 8), (12, 4), (18, 4))),
-    Average(3, WIDE, buckets=divided(WIDE, 4)),
+    group(
+        "float64",
+        Average(2, buckets=divided(SHAPES, 1)),
+        *(Average(p, buckets=divided(SHAPES, count)) for p, count in ((5, 8), (12, 4), (18, 4))),
+        Average(3, WIDE, buckets=divided(WIDE, 4)),
+        weight=5,
+    ),
+    group("float32", Average(3, dtype="float32", buckets=divided(SHAPES, 4))),
 )
 hidden(
     buckets.test_fusion_agrees_once_and_fuses,
-    *(
-        Fusion(p, threshold_bytes=most, share=0.9)
-        for p, most in ((2, 1), (4, 100), (5, 10**6), (12, 100), (18, 100))
+    group(
+        "float64",
+        *(
+            Fusion(p, threshold_bytes=most, share=0.9)
+            for p, most in ((2, 1), (4, 100), (5, 10**6), (12, 100), (18, 100))
+        ),
+        Fusion(3, WIDE, threshold_bytes=100, share=0.9),
+        Fusion(2, shapes=()),
+        weight=2,
     ),
     # With all gradients ready, this threshold tells four bytes from eight.
-    Fusion(3, dtype="float32", threshold_bytes=228, share=1.0),
-    Fusion(3, WIDE, threshold_bytes=100, share=0.9),
-    Fusion(2, shapes=()),
+    group("float32", Fusion(3, dtype="float32", threshold_bytes=228, share=1.0)),
 )
 hidden(
     buckets.test_given_communicator_is_used,
@@ -149,7 +163,7 @@ ONE_EACH = tuple((index,) for index in range(6))
 
 def permuted(rng):
     order = [int(index) for index in rng.permutation(6)]
-    return [Step(p, buckets=(order[:2], order[2:3], order[3:])) for p in (2, 3)]
+    return [Step(2, buckets=(order[:2], order[2:3], order[3:]))]
 
 
 def drawn_times(rng):
@@ -168,30 +182,26 @@ def drawn_times(rng):
 
 hidden(
     overlap.test_gradients_are_the_mean,
-    group(
-        "float64",
-        *(Step(2, cap=cap) for cap in (1, 200, 10**6)),
-        *(Step(p) for p in (4, 8, 5, 1)),
-        Step(3, (4, 2)),
-        weight=3,
-    ),
-    group("float32", Step(3, dtype="float32")),
+    group("two ranks", *(Step(2, cap=cap) for cap in (1, 200, 10**6))),
+    group("more ranks", *(Step(p) for p in (4, 8, 5, 1)), Step(3, (4, 2))),
+    group("float32", Step(2, dtype="float32")),
 )
+hidden(overlap.test_gradient_of_the_input, Step(2, steps=2, lr=0.3))
 hidden(
     overlap.test_three_steps_equal_serial_training,
-    Step(2, steps=3, lr=0.3, before=True),
-    Step(3, steps=3, lr=0.3),
+    group("one model", Step(3, steps=3, lr=0.3), weight=3),
+    group("after a step of another model", Step(4, steps=3, lr=0.3, before=True)),
 )
 hidden(
     overlap.test_any_division_into_buckets,
-    *(
-        Step(p, buckets=each)
-        for p in (2, 3)
-        for each in (overlap.SHUFFLED, ((0, 5), (1, 4), (3, 2)))
-    ),
+    *(Step(2, buckets=each) for each in (overlap.SHUFFLED, ((0, 5), (1, 4), (3, 2)))),
     permuted,
 )
-hidden(overlap.test_gradients_are_parts_of_the_buffers, Step(2), Step(3))
+hidden(
+    overlap.test_gradients_are_parts_of_the_buffers,
+    group("float64", Parts(2), Parts(2, cap=1), Parts(2, buckets=overlap.SHUFFLED)),
+    group("float32", Parts(2, dtype="float32")),
+)
 hidden(
     overlap.test_finish_time,
     FinishS((3.0, 2.0, 1.0), 3.0, ((2,), (1,), (0,)), (1.0, 1.0, 1.0)),
@@ -205,16 +215,21 @@ hidden(
 hidden(overlap.test_real_mpi, Step(3, lr=0.1))
 hidden(
     overlap.test_one_all_reduce_a_bucket,
-    Step(2, cap=1),
-    Step(3, dtype="float32"),
-    Step(5, cap=10**6),
-    Step(12),
-    Step(18),
-    Step(3, (200, 300, 40)),
+    group(
+        "float64",
+        Step(2, cap=1),
+        Step(5, cap=10**6),
+        Step(12),
+        Step(18),
+        Step(3, (200, 300, 40)),
+        weight=2,
+    ),
+    group("float32", Step(3, dtype="float32")),
 )
 hidden(overlap.test_given_communicator_is_used, Step(3))
 hidden(
-    overlap.test_an_all_reduce_is_under_way_in_the_backward_pass, Step(4, FOUR, overlap.BY_LAYERS)
+    overlap.test_an_all_reduce_is_under_way_in_the_backward_pass,
+    Step(4, FOUR, overlap.BY_LAYERS, announced=True),
 )
 hidden(
     overlap.test_all_reduces_begin_before_the_next_layer,
@@ -232,7 +247,7 @@ hidden(
     ),
 )
 hidden(overlap.test_gradients_are_not_copied, Step(2, (60,) * 7, cap=60_000, watched=True))
-hidden(overlap.test_all_reduces_may_be_slow_and_are_waited_for, Step(4))
+hidden(overlap.test_all_reduces_may_be_slow_and_are_waited_for, Step(2, cap=1))
 hidden(overlap.test_time_of_a_step, Step(16, FOUR, cap=5000, balanced=True, announced=True))
 
 # -- ddp_torch -------------------------------------------------------------------------------------
@@ -245,10 +260,12 @@ ORDERS = ((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1), (1, 3))
 
 hidden(
     ddp.test_training_equals_serial_training_on_2_to_5_ranks,
-    group("three steps", *(Train(p, steps=3) for p in (2, 3, 4, 5))),
+    group("two ranks", Train(2, steps=3), Train(2, cap=1 << 20), weight=3),
+    group("more ranks", *(Train(p, steps=3) for p in (3, 4, 5)), weight=4),
     group(
-        "any cap and zeroed gradients",
-        *(Train(p, cap=cap, set_to_none=False) for p, cap in ((2, 1), (2, 1 << 20), (1, 400))),
+        "zeroed gradients",
+        *(Train(p, cap=cap, set_to_none=False) for p, cap in ((2, 1), (1, 400))),
+        weight=7,
     ),
 )
 hidden(
@@ -258,20 +275,20 @@ hidden(
 hidden(
     ddp.test_unused_parameters_and_other_orders_on_each_rank,
     *(Train(2, paths=(A, B), cap=cap) for cap in (1, 400)),
-    *(Train(3, paths=(B, C, A), cap=cap) for cap in (1, 400)),
+    *(Train(2, paths=(C, A), cap=cap) for cap in (1, 400)),
 )
 hidden(
     ddp.test_frozen_and_tied_parameters,
     group(
         "frozen parameters",
-        *(Train(p, frozen=layers) for p, layers in ((2, (0,)), (3, (1, 3)), (2, (3,)))),
+        *(Train(2, frozen=layers) for layers in ((0,), (1, 3), (3,))),
     ),
-    group("tied parameters", Train(2, tied=((0, 3),)), Train(3, tied=((1, 2),))),
+    group("tied parameters", Train(2, tied=((0, 3),)), Train(2, tied=((1, 2),))),
 )
 hidden(
     ddp.test_gradients_add_up_in_no_sync,
     Train(2, microbatches=3),
-    Train(3, microbatches=3, nested=True),
+    Train(2, microbatches=3, nested=True),
     Train(2, microbatches=2, set_to_none=False),
     Train(
         2,
@@ -283,21 +300,28 @@ hidden(
 )
 hidden(
     ddp.test_buffers_are_rank_0s_in_each_forward,
-    Train(2, 3, buffers=True, steps=3, between=True),
-    Train(2, 3, buffers=True, microbatches=2, interrupted=True),
-    Train(3, 3, buffers=True, microbatches=2),
-    Evaluate(2, 3),
+    group("in each forward", Train(2, 3, buffers=True, steps=3), weight=3),
+    group("after a batch in evaluation mode", Train(2, 3, steps=3, between=True), weight=4),
+    group(
+        "with no_sync",
+        Train(2, 3, buffers=True, microbatches=2, interrupted=True),
+        Train(2, 3, buffers=True, microbatches=3),
+    ),
+    group("in evaluation mode", Evaluate(2, 3)),
 )
 hidden(ddp.test_real_gloo, Train(2))
 hidden(
     ddp.test_one_all_reduce_a_bucket,
-    Train(2, cap=1 << 20),
-    Train(3, tied=((0, 2),), cap=1),
-    Train(4, frozen=(1,)),
-    Train(2, dtype="float32", cap=1 << 20),
-    Train(4),
-    Train(12, cap=1),
-    Train(18, cap=1),
+    group(
+        "float64",
+        Train(2, cap=1 << 20),
+        Train(3, tied=((0, 2),), cap=1),
+        Train(4),
+        Train(12, cap=1),
+        Train(18, cap=1),
+        weight=2,
+    ),
+    group("float32", Train(2, dtype="float32", cap=1 << 20)),
 )
 hidden(
     ddp.test_nothing_is_sent_in_no_sync,
@@ -305,7 +329,11 @@ hidden(
     Train(2, 3, buffers=True, microbatches=3),
 )
 hidden(ddp.test_given_group_is_used, Train(3, 3, buffers=True))
-hidden(ddp.test_an_all_reduce_begins_in_the_backward_pass, Train(4, steps=1, cap=LAYER))
+for test in (
+    ddp.test_an_all_reduce_begins_in_the_backward_pass,
+    ddp.test_an_all_reduce_is_under_way_in_the_backward_pass,
+):
+    hidden(test, Train(4, steps=1, cap=LAYER, announced=True))
 hidden(
     ddp.test_launches_before_the_last_gradient,
     Train(2, 6, steps=1, cap=LAYER, announced=True),
