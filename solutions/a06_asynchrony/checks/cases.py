@@ -286,8 +286,8 @@ class RefusedTraining(Refused):
 
     target = "server:serve"
     through = "checks/inside.py:server_refusals"
-    staleness: int = 0
-    num_steps: int = 0
+    staleness: int = -1
+    num_steps: int = -1
 
     def inputs(self, rank):
         return self.staleness, self.num_steps
