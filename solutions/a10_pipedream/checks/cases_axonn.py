@@ -1,7 +1,7 @@
 """The calls of axonn.py that the tests make, and what must come of them."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from given.model import random_parameters
@@ -23,6 +23,7 @@ class Step(Pipeline):
         limit: microbatches in flight on stage 0; 0: two for each stage.
         widths: in, hidden and out of a piece; what pieces hand on takes turns.
         before: another step comes first, with other parameters and the microbatches turned round.
+        digits: to so many a gradient must be right, in float64.
     """
 
     target = "axonn:run"
@@ -32,6 +33,11 @@ class Step(Pipeline):
     limit: int = 0
     widths: tuple = (5, 7, 4)
     before: bool = False
+    digits: int = field(default=5, kw_only=True)
+
+    @property
+    def tolerance(self):
+        return 10.0**-self.digits
 
     @property
     def most(self):
