@@ -74,13 +74,30 @@ class Step(Pipeline):
 
     @functools.cached_property
     def serial(self):
-        """Gradients of each stage, and the loss, of the whole batch in double precision."""
+        samples = sum(self.batch_sizes)
+        return self.weighed([size / samples for size in self.batch_sizes])
+
+    def wrong(self):
+        count = len(self.batch_sizes)
+        found = {
+            "This is the sum of the microbatches' gradients; each counts by its share of the "
+            "samples.": self.weighed([1.0] * count),
+        }
+        if len(set(self.batch_sizes)) > 1:
+            alike = "Microbatches count alike here; each counts by its share of the samples."
+            found[alike] = self.weighed([1 / count] * count)
+        return {says: grads for says, (grads, _) in found.items()}
+
+    def weighed(self, shares):
+        """Gradients of each stage, and the loss, in double precision, of microbatches that count
+        so much.
+        """
         params, *data = self.drawn
         exact = [[np.asarray(param, "float64") for param in own] for own in params]
         grads = [[np.zeros_like(param) for param in own] for own in exact]
         total = 0.0
         for m, (x, target) in enumerate(zip(*data, strict=True)):
-            share = len(x) / sum(self.batch_sizes)
+            share = shares[m]
             value, of_m = chain_gradient(exact, m, x.astype("float64"), target, self.pass_input)
             total += share * value
             for own, of_own in zip(grads, of_m, strict=True):

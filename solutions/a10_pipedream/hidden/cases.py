@@ -235,6 +235,39 @@ def long(*shapes):
     return drawn
 
 
+def mistaken_times(case):
+    """What mistakes in ``plan_s`` give."""
+    layers, plan = case.layers, list(case.plan)
+    last = 2 * layers[-1].output_bytes / case.bytes_per_s
+    added = []
+    for lo, hi, replicas in plan:
+        computing = sum(layer.compute_s for layer in layers[lo:hi])
+        traffic = 2 * (replicas - 1) * sum(layer.weight_bytes for layer in layers[lo:hi])
+        added.append((computing + traffic / case.bytes_per_s) / replicas)
+    return {
+        "The output of the last layer was counted; no link is behind it.": max(case.gives, last),
+        "Averaging was added to the computation; both happen at the same time.": max(
+            case.gives, *added
+        ),
+    }
+
+
+def mistaken_bytes(case):
+    """What mistakes in ``plan_bytes`` give."""
+    found, behind = {}, 0
+    once, down = [], []
+    for lo, hi, replicas in reversed(case.plan):
+        behind += replicas
+        kept = sum(layer.weight_bytes + layer.output_bytes for layer in case.layers[lo:hi])
+        once.append(kept)
+        down.append(behind // replicas * kept)
+    found["One version was counted in each stage."] = once[::-1]
+    found["A part of a version was left out; versions are rounded up."] = down[::-1]
+    return found
+
+
+PlanS.wrong, PlanBytes.wrong = mistaken_times, mistaken_bytes
+
 hidden(
     planner.test_time_of_plans,
     group(planner.STRAIGHT, straight),
