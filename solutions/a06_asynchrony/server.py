@@ -29,6 +29,7 @@ held back. A round's mean is over the workers that pushed in it, also those that
 Example with 3 ranks and staleness 1: worker 1 has pushed twice and pulls with clock 2. Worker 2's
 clock is 0, and 2 is more than 0 + 1, so this pull waits for worker 2's first push.
 
+- Values: those of one process that applies the same pushes in the same order, to 1e-12.
 - Messages: a worker with ``num_steps`` steps sends ``num_steps`` pulls, as many pushes, and one
   END, to rank 0 only. With n = 1000 weights and 3 steps these are 7 messages and 3 * 8008 bytes.
   It receives 3 * 8008 bytes. Library collectives are not used.

@@ -139,6 +139,7 @@ hidden(
             LocalSgd(p, num_steps, period, SHAPES)
             for p, num_steps, period in ((2, 6, 3), (3, 8, 2), (4, 15, 5), (5, 8, 4), (2, 12, 6))
         ),
+        weight=4,
     ),
     group(
         local_sgd.ODD,
@@ -146,6 +147,7 @@ hidden(
             LocalSgd(p, num_steps, period, LONELY)
             for p, num_steps, period in ((2, 6, 3), (3, 8, 2), (4, 15, 5))
         ),
+        weight=7,
     ),
 )
 hidden(
@@ -189,11 +191,12 @@ hidden(
         LocalSgd(3, 4, 2, WIDE),
         LocalSgd(4, 3, 1, LONELY),
     ),
-    group("float32", *(LocalSgd(p, 4, 2, SHAPES, "float32") for p in (2, 5))),
+    group("float32", *(LocalSgd(p, 4, 2, SHAPES, "float32") for p in (2, 5)), weight=2),
 )
 hidden(
     local_sgd.test_copies_are_equal_bit_for_bit,
     *(LocalSgd(p, 6, period, SHAPES) for p, period in ((3, 2), (5, 3), (4, 1))),
+    LocalSgd(4, 7, 3, LONELY),
 )
 hidden(
     local_sgd.test_given_communicator_is_used,
@@ -206,11 +209,11 @@ hidden(
 )
 hidden(
     local_sgd.test_time_on_16_ranks,
-    LocalSgd(16, 12, 4, ((120, 200), (200, 80)), machine=local_sgd.SLOW_RANKS),
+    LocalSgd(16, 12, 4, ((120, 200), (200, 80)), "float32", machine=local_sgd.SLOW_RANKS),
 )
 hidden(
     local_sgd.test_small_arrays_travel_together,
-    LocalSgd(8, 6, 2, ((5, 4), (4,)) * 12, machine=local_sgd.SLOW_RANKS),
+    LocalSgd(8, 6, 2, ((5, 4), (4,)) * 12, machine=local_sgd.SLOWER_RANKS),
 )
 
 # -- gossip ----------------------------------------------------------------------------------------
@@ -278,7 +281,7 @@ hidden(
     gossip.test_bytes_to_each_neighbour,
     RINGS,
     group(gossip.OTHERS, *COUNTED, Gossip(3, "wheel", 2, (7200,))),
-    group(gossip.NARROW, Gossip(4, dtype="float32")),
+    group(gossip.NARROW, Gossip(4, dtype="float32"), weight=3),
 )
 hidden(gossip.test_given_communicator_is_used, Gossip(4))
 hidden(
@@ -304,9 +307,9 @@ hidden(
 
 # -- diloco_torch ----------------------------------------------------------------------------------
 
-EVEN, NO_MOMENTUM, SLOW = diloco.EVEN, diloco.NO_MOMENTUM, diloco.SLOW
+EVEN, SLOW, once = diloco.EVEN, diloco.SLOW, diloco.once
 
-hidden(diloco.test_ranks_meet_once_a_period, Diloco(4, 6, 3, 1, NO_MOMENTUM, widths=EVEN))
+hidden(diloco.test_ranks_meet_once_a_period, once(4, 6, 3, widths=EVEN))
 hidden(
     diloco.test_serial_recursion_on_2_to_5_ranks,
     group(
@@ -324,66 +327,57 @@ hidden(
 )
 hidden(
     diloco.test_inner_optimizers_keep_their_state,
-    Diloco(2, 9, 4, inner="momentum"),
-    Diloco(3, 9, 4, inner="adamw"),
+    once(2, 8, 4, inner="momentum"),
+    once(3, 8, 4, inner="adamw"),
 )
 hidden(
     diloco.test_last_partial_period_is_averaged,
-    *(Diloco(*numbers) for numbers in ((2, 7, 3), (3, 11, 4), (2, 3, 5), (2, 5, 4))),
+    *(once(*numbers) for numbers in ((2, 7, 3), (3, 11, 4), (2, 3, 5), (2, 5, 4))),
 )
 hidden(
     diloco.test_fragments_of_uneven_length_and_empty_ones,
-    Diloco(2, 9, 7, 7),
-    Diloco(3, 9, 6, 6, widths=(1, 1, 1)),
+    once(2, 9, 7, 7),
+    once(3, 9, 6, 6, widths=(1, 1, 1)),
 )
 hidden(
     diloco.test_frozen_parameters_and_float32,
-    Diloco(2, 7, 3, frozen=True),
-    Diloco(3, 5, 2, dtype="float32"),
+    once(2, 6, 3, frozen=True),
+    once(3, 4, 2, dtype="float32"),
 )
 hidden(
     diloco.test_no_steps_one_rank_and_wrong_numbers,
-    Diloco(3, 0, 2),
-    Diloco(1, 5, 2),
+    once(3, 0, 2),
+    once(1, 4, 2),
     *(RefusedDiloco(2, *numbers) for numbers in ((-1, 2, 1), (4, 0, 1), (4, 2, 0), (4, 2, 3))),
     *(RefusedDiloco(2, outer_momentum=momentum) for momentum in (1.0, -0.1)),
 )
-hidden(diloco.test_real_gloo, Diloco(2, 7, 3, 1, NO_MOMENTUM))
+hidden(diloco.test_real_gloo, once(2, 9, 3))
 hidden(
     diloco.test_bytes_of_one_all_reduce_a_period,
     group(
         diloco.ONE,
-        *(
-            Diloco(*numbers, 1, NO_MOMENTUM, widths=EVEN)
-            for numbers in ((2, 8, 4), (5, 6, 3), (18, 4, 2))
-        ),
+        *(once(*numbers, 1, widths=EVEN) for numbers in ((2, 8, 4), (5, 6, 3), (18, 4, 2))),
     ),
     group(
         diloco.SEVERAL,
-        *(
-            Diloco(*numbers, NO_MOMENTUM, widths=EVEN)
-            for numbers in ((3, 8, 4, 4), (4, 7, 3, 2), (12, 5, 2, 2))
-        ),
-        Diloco(3, 6, 3, 3, NO_MOMENTUM, widths=(60, 90, 21)),
+        *(once(*numbers, widths=EVEN) for numbers in ((3, 8, 4, 4), (4, 7, 3, 2), (12, 5, 2, 2))),
+        once(3, 6, 3, 3, widths=(60, 90, 21)),
     ),
 )
 hidden(
     diloco.test_peak_of_a_step_falls_by_the_number_of_fragments,
-    *(
-        Diloco(p, 17, 8, count, widths=EVEN, announced=True)
-        for p, count in ((2, 2), (3, 4), (2, 8))
-    ),
+    *(once(p, 17, 8, count, widths=EVEN, announced=True) for p, count in ((2, 2), (3, 4), (2, 8))),
 )
-hidden(diloco.test_given_group_is_used, Diloco(3, 7, 3, 1, NO_MOMENTUM))
-hidden(diloco.test_copies_are_equal_bit_for_bit, Diloco(5, 7, 3, 1, NO_MOMENTUM))
-hidden(diloco.test_messages_may_be_slow_and_are_completed, Diloco(4, 7, 3, 1, NO_MOMENTUM))
+hidden(diloco.test_given_group_is_used, once(3, 6, 3))
+hidden(diloco.test_copies_are_equal_bit_for_bit, once(5, 7, 3))
+hidden(diloco.test_messages_may_be_slow_and_are_completed, once(4, 6, 3))
 hidden(
     diloco.test_time_of_long_and_short_fragments,
     group(
         diloco.LONG,
-        Diloco(8, 8, 4, 1, NO_MOMENTUM, widths=(40, 50, 30), step_s=1e-3, machine=SLOW),
+        once(8, 8, 4, widths=(40, 50, 30), step_s=1e-3, machine=SLOW),
     ),
-    group(diloco.SHORT, Diloco(16, 9, 4, 1, NO_MOMENTUM, step_s=1e-3, machine=SLOW)),
+    group(diloco.SHORT, once(16, 8, 4, step_s=1e-3, machine=SLOW)),
 )
 
 # -- compress_torch --------------------------------------------------------------------------------
@@ -432,7 +426,6 @@ hidden(
 )
 hidden(
     compress.test_wrong_arguments_are_refused,
-    one_call(2, (4, 6), 1),
     RefusedCompress(2, 0),
     RefusedCompress(2, -1),
     RefusedCompress(2, residual_shape=(6, 4)),

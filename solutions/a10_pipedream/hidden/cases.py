@@ -59,13 +59,17 @@ hidden(stash.test_real_mpi, train(3, 6, announced=False))
 hidden(stash.test_stages_compute_their_pieces_and_pass_arrays_on, train(4, 8, announced=False))
 hidden(
     stash.test_two_messages_for_each_minibatch_and_boundary,
-    *(train(p, count) for p, count in ((2, 4), (3, 5), (4, 6), (5, 6), (12, 13), (18, 19))),
-    train(3, 4, width=900, hidden=2),
+    group(
+        "float64",
+        *(train(p, count) for p, count in ((2, 4), (3, 5), (4, 6), (5, 6), (12, 13), (18, 19))),
+        train(3, 4, width=900, hidden=2),
+    ),
+    group("float32", train(3, 4, dtype="float32", announced=False, width=900, hidden=2)),
 )
 hidden(
     stash.test_messages_go_to_neighbours_in_the_given_communicator,
     group(stash.WORLD, *(train(p, p + 2) for p in (2, 4, 18))),
-    group(stash.PART, *(train(p, p + 2, announced=False).in_part() for p in (3, 4))),
+    group(stash.PART, *(train(p, p + 2, announced=False).in_part() for p in (3, 4)), weight=2),
 )
 hidden(
     stash.test_one_forward_one_backward_in_turn,
@@ -82,7 +86,7 @@ hidden(
     stash.test_time_with_free_messages_and_on_a_slow_wire,
     group(stash.FREE, *(train(p, n, costs=MS, machine="free") for p, n in ((3, 7), (4, 10)))),
     # A message takes more than half of a forward pass.
-    group(stash.SLOW, train(4, 10, **WIRE), train(3, 8, **WIRE)),
+    group(stash.SLOW, train(4, 10, **WIRE), train(3, 8, **WIRE), weight=2),
 )
 
 # -- partition -------------------------------------------------------------------------------------
@@ -231,10 +235,43 @@ def long(*shapes):
     return drawn
 
 
+def mistaken_times(case):
+    """What mistakes in ``plan_s`` give."""
+    layers, plan = case.layers, list(case.plan)
+    last = 2 * layers[-1].output_bytes / case.bytes_per_s
+    added = []
+    for lo, hi, replicas in plan:
+        computing = sum(layer.compute_s for layer in layers[lo:hi])
+        traffic = 2 * (replicas - 1) * sum(layer.weight_bytes for layer in layers[lo:hi])
+        added.append((computing + traffic / case.bytes_per_s) / replicas)
+    return {
+        "The output of the last layer was counted; no link is behind it.": max(case.gives, last),
+        "Averaging was added to the computation; both happen at the same time.": max(
+            case.gives, *added
+        ),
+    }
+
+
+def mistaken_bytes(case):
+    """What mistakes in ``plan_bytes`` give."""
+    found, behind = {}, 0
+    once, down = [], []
+    for lo, hi, replicas in reversed(case.plan):
+        behind += replicas
+        kept = sum(layer.weight_bytes + layer.output_bytes for layer in case.layers[lo:hi])
+        once.append(kept)
+        down.append(behind // replicas * kept)
+    found["One version was counted in each stage."] = once[::-1]
+    found["A part of a version was left out; versions are rounded up."] = down[::-1]
+    return found
+
+
+PlanS.wrong, PlanBytes.wrong = mistaken_times, mistaken_bytes
+
 hidden(
     planner.test_time_of_plans,
     group(planner.STRAIGHT, straight),
-    group(planner.REPLICATED, replicated),
+    group(planner.REPLICATED, replicated, weight=2),
     group(planner.LINKS, linked),
 )
 hidden(planner.test_bytes_that_a_worker_keeps, plans_and_bytes)
@@ -272,7 +309,10 @@ def step(p, count, **fields):
 
 hidden(
     axonn.test_gradient_on_2_to_5_stages_in_any_order_of_arrival,
-    group(axonn.ALIKE, *(step(p, count) for p, count in ((2, 6), (3, 8), (4, 10), (5, 10)))),
+    group(
+        axonn.ALIKE,
+        *(step(p, count, digits=10) for p, count in ((2, 6), (3, 8), (4, 10), (5, 10))),
+    ),
     group(axonn.OVERTAKE, *(step(p, 8, latencies=seed) for seed in LATENCY_SEEDS for p in (3, 4))),
 )
 hidden(
@@ -300,18 +340,22 @@ hidden(
 hidden(
     axonn.test_float32_and_a_second_step,
     group("float32", *(step(p, 6, dtype="float32", announced=False) for p in (2, 3))),
-    group("a second step", *(step(p, 5, before=True, announced=False) for p in (2, 3))),
+    group("a second step", *(step(p, 5, before=True, announced=False) for p in (2, 3)), weight=2),
 )
 hidden(axonn.test_real_mpi, *(step(3, 5, limit=limit, announced=False) for limit in (3, 6)))
 SHAPES = ((2, 20), (3, 20), (4, 100), (5, 20), (12, 20), (18, 20))
 hidden(
     axonn.test_one_message_for_each_activation_and_gradient,
-    *(Step(p, (size,) * 6, widths=(40, 3, 30), announced=True) for p, size in SHAPES),
+    group(
+        "float64",
+        *(Step(p, (size,) * 6, widths=(40, 3, 30), announced=True) for p, size in SHAPES),
+    ),
+    group("float32", Step(3, (50,) * 6, dtype="float32", announced=True)),
 )
 hidden(
     axonn.test_messages_go_to_neighbours_in_the_given_communicator,
     group(axonn.WORLD, *(step(p, 6) for p in (3, 5, 1))),
-    group(axonn.PART, step(3, 6, announced=False).in_part()),
+    group(axonn.PART, step(3, 6, announced=False).in_part(), weight=2),
 )
 hidden(axonn.test_no_stage_waits_while_there_is_work, step(4, 8))
 hidden(
@@ -320,7 +364,10 @@ hidden(
 )
 hidden(axonn.test_backward_before_forward, *(step(p, 14) for p in (2, 3, 4)))
 hidden(axonn.test_every_send_may_wait_for_its_receive, step(2, 8), step(4, 8))
-hidden(axonn.test_faster_than_1f1b_where_times_vary, Step(4, (1,) * 24, announced=True))
+hidden(
+    axonn.test_faster_than_1f1b_where_times_vary,
+    Step(4, (1,) * 24, machine=axonn.WIRE, announced=True),
+)
 
 # -- stash_torch -----------------------------------------------------------------------------------
 
@@ -351,11 +398,17 @@ hidden(
         TrainTorch(2, (1, 3, 2, 4), announced=True),
         TrainTorch(3, (1, 2, 5, 1, 3, 2), announced=True),
     ),
-    group(stash_torch.MOMENTUM, *(in_torch(p, 6, optimizer="momentum") for p in (2, 3))),
+    group(stash_torch.MOMENTUM, *(in_torch(p, 6, optimizer="momentum") for p in (2, 3)), weight=2),
 )
-hidden(stash_torch.test_losses_of_the_last_stage, in_torch(2, 5), in_torch(3, 5))
-hidden(stash_torch.test_second_call_goes_on, *(in_torch(p, 4, calls=2) for p in (2, 3)))
-hidden(stash_torch.test_real_gloo, in_torch(3, 6, announced=False))
+hidden(
+    stash_torch.test_losses_of_the_last_stage,
+    *(TrainTorch(p, (1, 3, 2, 4), calls=2, announced=True) for p in (2, 3)),
+)
+hidden(
+    stash_torch.test_second_call_goes_on,
+    *(TrainTorch(p, (3, 1, 2, 4), optimizer="momentum", calls=2, announced=True) for p in (2, 3)),
+)
+hidden(stash_torch.test_real_gloo, in_torch(3, 6, calls=2, announced=False))
 hidden(
     stash_torch.test_stages_compute_their_pieces_and_pass_tensors_on,
     in_torch(4, 8, announced=False),
@@ -368,7 +421,7 @@ hidden(
 hidden(
     stash_torch.test_no_collective_in_the_given_group,
     group(stash_torch.WORLD, in_torch(2, 5), in_torch(4, 5)),
-    group(stash_torch.PART, in_torch(3, 5, announced=False).in_part()),
+    group(stash_torch.PART, in_torch(3, 5, announced=False).in_part(), weight=2),
 )
 hidden(
     stash_torch.test_passes_are_in_the_order_of_1f1b,
@@ -387,5 +440,9 @@ hidden(
         stash_torch.FREE,
         *(in_torch(p, count, 1, machine="free", **TENS) for p, count in ((4, 7), (3, 9))),
     ),
-    group(stash_torch.SLOW, *(in_torch(p, n, 1, **TENS, **THIN) for p, n in ((4, 8), (3, 9)))),
+    group(
+        stash_torch.SLOW,
+        *(in_torch(p, n, 1, **TENS, **THIN) for p, n in ((4, 8), (3, 9))),
+        weight=2,
+    ),
 )

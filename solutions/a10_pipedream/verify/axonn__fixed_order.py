@@ -1,5 +1,5 @@
 # fails: test_no_stage_waits_while_there_is_work
-# earns: 0 to 10
+# earns: 10 to 35
 """1F1B: each stage waits for the message of the pass that stands next in its list."""
 
 import numpy as np
