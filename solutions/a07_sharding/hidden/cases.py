@@ -148,13 +148,18 @@ hidden(
 hidden(zero1.test_one_step_on_2_4_and_8_ranks, Steps(2, 10), Steps(4, 12), Steps(8, 40))
 hidden(
     zero1.test_any_length_on_any_number_of_ranks,
-    group(zero1.LENGTHS, *(Steps(p, n) for p, n in ((4, 11), (2, 1), (8, 13), (5, 3)))),
-    group(zero1.PLAIN, Steps(2, 4), weight=0.5),
-    group(zero1.WORLDS, *(Steps(p, n) for p, n in ((3, 9), (5, 20), (7, 14), (1, 5)))),
+    group(
+        zero1.LENGTHS,
+        *(Steps(p, n, asks="lengths") for p, n in ((4, 11), (2, 1), (8, 13), (8, 5))),
+    ),
+    group(
+        zero1.WORLDS, *(Steps(p, n, asks="lengths") for p, n in ((3, 9), (5, 20), (7, 14), (1, 5)))
+    ),
 )
 hidden(
-    zero1.test_several_steps_from_saved_states, Steps(2, 8, steps=2), Steps(4, 16, steps=4),
-    Steps(4, 8, steps=3),
+    zero1.test_several_steps_from_saved_states, Steps(2, 8, steps=2), Steps(5, 13, steps=4),
+    Steps(3, 8, steps=3, clip=0.5),
+    lambda rng: [Steps(4, 12, steps=3, decay=round(rng.uniform(0.1, 1), 3))],
 )  # fmt: skip
 hidden(
     zero1.test_weight_decay,
@@ -163,77 +168,89 @@ hidden(
 hidden(
     zero1.test_clipping_takes_the_norm_of_all_shards,
     *(
-        Steps(p, n, steps=3, clip=clip)
+        Steps(p, n, steps=3, clip=clip, asks="clip")
         for p, n, clip in ((2, 8, 0.5), (4, 12, 1.0), (2, 30, 0.1), (4, 8, 1e9))
     ),
 )
 hidden(
     zero1.test_norm_is_that_of_the_whole_mean_gradient, Steps(2, 8), Steps(4, 12, clip=0.5),
-    Steps(8, 400, steps=4), Steps(7, 60, steps=4), Steps(4, 11, steps=4),
+    Steps(8, 400, steps=4), Steps(4, 60, steps=4),
 )  # fmt: skip
 hidden(zero1.test_float32, Steps(2, 8, dtype="float32"), Steps(4, 32, dtype="float32"))
 hidden(zero1.test_real_mpi, Steps(4, 12))
+hidden(zero1.test_state_is_that_of_a_shard, Steps(4, 1000), Steps(16, 64))
 hidden(
-    zero1.test_state_is_that_of_a_shard,
-    group(zero1.PLAIN, Steps(4, 1000), Steps(16, 64), Steps(2, 100, dtype="float32"), weight=2),
-    group(zero1.WORLDS, Steps(5, 1000)),
-    group(zero1.LENGTHS, Steps(4, 1003)),
-)
+    zero1.test_state_to_the_byte, group("float32", Steps(2, 100, dtype="float32")),
+    group(zero1.WORLDS, Steps(5, 1000)), group(zero1.LENGTHS, Steps(4, 1003)),
+)  # fmt: skip
 hidden(
     zero1.test_bytes_per_rank,
     group(
-        zero1.PLAIN, Steps(2, 10), Steps(4, 12, dtype="float32"), Steps(16, 96), Steps(4, 20_000),
+        zero1.PLAIN, *(Steps(p, n, asks="bytes") for p, n in ((2, 10), (16, 96), (4, 20_000))),
+        Steps(4, 12, dtype="float32", asks="bytes"),
     ),
-    group(zero1.WORLDS, Steps(3, 9), Steps(5, 100), Steps(18, 90)),
-    group(zero1.LENGTHS, Steps(4, 103)),
+    group(zero1.WORLDS, *(Steps(p, n, asks="bytes") for p, n in ((3, 9), (5, 100), (18, 90)))),
+    group(zero1.LENGTHS, Steps(4, 103, asks="bytes")),
 )  # fmt: skip
-hidden(zero1.test_given_communicator_is_used, Steps(3, 12))
-hidden(zero1.test_messages_may_wait_and_come_in_any_order, Steps(4, 12))
-hidden(zero1.test_inputs_stay_as_they_were, Steps(4, 12), Steps(2, 8, steps=2))
+hidden(zero1.test_given_communicator_is_used, Steps(4, 16, asks="peace"))
+hidden(zero1.test_messages_may_wait_and_come_in_any_order, Steps(4, 16, asks="order"))
+hidden(
+    zero1.test_inputs_stay_as_they_were, Steps(4, 12, asks="inputs"),
+    Steps(2, 8, steps=2, asks="inputs"),
+)  # fmt: skip
 hidden(
     zero1.test_time_on_8_and_32_ranks,
-    group("8 ranks", Steps(8, 16_000, machine=zero1.WORK)),
-    group("32 ranks", Steps(32, 32_000, machine=f"{zero1.WORK},alpha_s=1e-5")),
+    group("8 ranks", Steps(8, 16_000, asks="time", machine=zero1.WORK)),
+    group("32 ranks", Steps(32, 32_000, asks="time", machine=f"{zero1.WORK},alpha_s=1e-5")),
 )
 
 # -- zero2 -----------------------------------------------------------------------------------------
 
-EQUAL, MIXED = zero2.EQUAL, zero2.MIXED
+EQUAL, MIXED, LONG = zero2.EQUAL, zero2.MIXED, zero2.LONG
 
 hidden(
-    zero2.test_shards_on_2_and_4_ranks,
-    *(Backward(p, widths) for p in (2, 4) for widths in (MIXED, EQUAL)),
-    Backward(4, MIXED, announced=True),
-)
-hidden(zero2.test_shards_on_3_and_5_ranks, Backward(3, MIXED), Backward(5, MIXED))
+    zero2.test_shards_on_2_and_4_ranks, *(Backward(p, EQUAL) for p in (2, 4)),
+    Backward(4, (6, 6, 6), announced=True),
+)  # fmt: skip
+hidden(zero2.test_shards_on_3_and_5_ranks, Backward(3, EQUAL), Backward(5, (4, 10, 5)))
 hidden(
     zero2.test_layers_with_several_owners_and_owners_of_several_layers,
-    Backward(8, (2, 12, 1, 1, 1, 1)),
+    Backward(8, LONG),
     Backward(2, (1, 1, 1, 1, 1, 1, 9, 2)),
 )
-hidden(zero2.test_more_ranks_than_elements, Backward(3, (1, 1)), Backward(9, (1, 2, 1)))
+hidden(
+    zero2.test_padding,
+    group(zero2.PADDED, Backward(4, MIXED), Backward(4, (5, 3, 4)), weight=2),
+    group(zero2.EMPTY, Backward(4, (1, 1)), Backward(16, (1, 2, 1))),
+)
 hidden(zero2.test_float32, Backward(4, EQUAL, dtype="float32"))
 hidden(zero2.test_real_mpi, Backward(4, EQUAL))
 hidden(
     zero2.test_bytes_per_rank,
     group(
-        zero2.WHOLE, *(Backward(p, each) for p, each in ((2, EQUAL), (4, EQUAL), (4, (100,) * 5))),
-        Backward(16, (15,) * 3), weight=2,
+        zero2.WHOLE, *(Backward(p, EQUAL, asks="bytes") for p in (2, 4)),
+        Backward(4, (100,) * 5, asks="bytes"), Backward(4, EQUAL, dtype="float32", asks="bytes"),
+        Backward(16, (15,) * 3, asks="bytes"), weight=3,
     ),
     group(
         zero2.OTHER,
-        *(Backward(p, each) for p, each in ((3, MIXED), (5, (8, 7, 6, 5)), (12, (8, 7, 6, 5)))),
-        Backward(18, (8, 7, 6)),
+        *(
+            Backward(p, widths, asks="bytes")
+            for p, widths in ((3, LONG), (5, (8, 7, 6, 5)), (12, (8, 7, 6, 5)), (18, (8, 7, 6)))
+        ),
     ),
 )  # fmt: skip
+hidden(zero2.test_gradients_leave_layer_by_layer, BackwardOrder(4, EQUAL, announced=True))
 hidden(
     zero2.test_gradients_leave_before_the_next_layer,
-    group(zero2.AT_ALL, BackwardOrder(4, EQUAL, announced=True)),
-    group(zero2.AT_ONCE, *(Backward(p, EQUAL, announced=True) for p in (2, 4))),
+    *(Backward(p, EQUAL, announced=True, asks="order") for p in (2, 4)),
 )
-hidden(zero2.test_given_communicator_is_used, Backward(3, EQUAL))
-hidden(zero2.test_no_rank_holds_the_whole_gradient, Backward(4, (60,) * 13, watched=True))
-hidden(zero2.test_messages_may_wait_and_come_in_any_order, Backward(4, EQUAL))
+hidden(zero2.test_given_communicator_is_used, Backward(4, (6,) * 5, asks="peace"))
+hidden(
+    zero2.test_no_rank_holds_the_whole_gradient,
+    Backward(4, (60,) * 13, watched=True, asks="memory"),
+)
+hidden(zero2.test_messages_may_wait_and_come_in_any_order, Backward(4, EQUAL, asks="order"))
 
 # -- zero3_torch -----------------------------------------------------------------------------------
 
