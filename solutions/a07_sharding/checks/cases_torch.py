@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import ringside
+from checks.cases import compare_leniently
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, assert_like, cast, machine_of
 from ringside.trace import Kind, Trace
@@ -407,20 +408,40 @@ class Gather(Hybrid):
 
 @dataclass(frozen=True)
 class Synchronise(Hybrid):
-    """The mean of all ranks' gradients, in parts."""
+    """The mean of all ranks' gradients, in parts.
+
+    Attributes:
+        asks: "values" must be right; where something else is asked, a wrong divisor is forgiven.
+    """
 
     target = "hsdp_torch:synchronise"
+    asks: str = "values"
 
     def inputs(self, rank):
         rng = self.rng(rank)
         gradients = [rng.standard_normal(n).astype(self.dtype) for n in self.lengths]
         return "synchronise", self.shard_size, gradients
 
-    def right(self):
+    def right(self, factor=1):
         own, size = [self.inputs(rank)[2] for rank in range(self.p)], self.shard_size
         means = [np.mean(np.array(each, "float64"), axis=0) for each in zip(*own, strict=True)]
-        means = cast(means, self.dtype)
+        means = cast([factor * mean for mean in means], self.dtype)
         return [[np.split(mean, size)[rank % size] for mean in means] for rank in range(self.p)]
+
+    def wrong(self):
+        return {
+            "This is the sum over all ranks; the mean is asked for.": self.right(self.p),
+            "This sum over all ranks is divided by S alone; the mean over R S ranks is asked for.":
+                self.right(self.replicas),
+            "This sum over all ranks is divided by R alone; the mean over R S ranks is asked for.":
+                self.right(self.shard_size),
+        }  # fmt: skip
+
+    def compare(self, run):
+        if self.asks == "values":
+            super().compare(run)
+        else:
+            compare_leniently(self, run)
 
     @property
     def time_s(self):

@@ -66,7 +66,7 @@ def layouts(divide):
 
 def tied(rng):
     cases = []
-    for p in (1, 2, 3, 6):
+    for p in (1, 2, 3, 6):  # which divide PSI
         order = (*(int(k) for k in rng.integers(0, 5, size=4)), 4, 3, 2, 1, 0)
         cases += [Layout(SHAPES, (0, 1, 0, 2, 3, 4, 1, 0), world_size=p)]
         cases += [Layout(SHAPES, order, world_size=p)]
@@ -106,8 +106,13 @@ def cut(rng):
 
 hidden(
     partition.test_starts_and_shard_size,
-    group(partition.DIVIDE, *(Layout(world_size=p) for p in (1, 2, 3, 6, 7)), layouts(True)),
-    group(partition.DO_NOT, *(Layout(world_size=p) for p in (4, 64)), layouts(False)),
+    *(Layout(world_size=p) for p in (1, 2, 3, 6, 7)),
+    layouts(True),
+)
+hidden(
+    partition.test_shards_are_rounded_up,
+    *(Layout(world_size=p) for p in (4, 64)),
+    layouts(False),
 )
 hidden(
     partition.test_tied_weights_stand_once,
@@ -212,7 +217,7 @@ hidden(
     zero2.test_shards_on_2_and_4_ranks, *(Backward(p, EQUAL) for p in (2, 4)),
     Backward(4, (6, 6, 6), announced=True),
 )  # fmt: skip
-hidden(zero2.test_shards_on_3_and_5_ranks, Backward(3, EQUAL), Backward(5, (4, 10, 5)))
+hidden(zero2.test_shards_on_3_and_5_ranks, Backward(3, EQUAL), Backward(5, (6,) * 6))
 hidden(
     zero2.test_layers_with_several_owners_and_owners_of_several_layers,
     Backward(8, LONG),
@@ -230,7 +235,7 @@ hidden(
     group(
         zero2.WHOLE, *(Backward(p, EQUAL, asks="bytes") for p in (2, 4)),
         Backward(4, (100,) * 5, asks="bytes"), Backward(4, EQUAL, dtype="float32", asks="bytes"),
-        Backward(16, (15,) * 3, asks="bytes"), weight=3,
+        Backward(16, (8,) * 17, asks="bytes"), weight=3,
     ),
     group(
         zero2.OTHER,
@@ -353,18 +358,25 @@ hidden(
     Refused(4, 2),
 )
 hidden(hsdp.test_real_gloo, Gather(2, 1, parts=LAYERS), Synchronise(2, 2, parts=LAYERS))
-hidden(hsdp.test_bytes_inside, *both(Gather, *NODES, parts=LAYERS), Synchronise(8, 2, parts=LAYERS))
 hidden(
-    hsdp.test_bytes_between, group(hsdp.TWO_LEVELS, Levels(4, 2)),
+    hsdp.test_bytes_inside, group("gather", *both(Gather, *NODES, parts=LAYERS)),
     group(
-        hsdp.BETWEEN, *both(Synchronise, (4, 2), (3, 4), (4, 5), parts=LAYERS),
-        Synchronise(4, 2, parts=(5000, 3)),
+        "synchronise", Synchronise(8, 2, parts=LAYERS, asks="bytes"),
+        Synchronise(6, parts=LAYERS, dtype="float32", asks="bytes"),
     ),
 )  # fmt: skip
-hidden(hsdp.test_given_groups_are_used, Gather(4, 2, parts=LAYERS), Synchronise(4, 2, parts=LAYERS))
 hidden(
-    hsdp.test_everything_is_waited_for, Gather(4, 2, parts=LAYERS), Synchronise(4, 2, parts=LAYERS)
-)
+    hsdp.test_bytes_between, Levels(4, 2), *both(Levels, (4, 2), (3, 4), (4, 5), parts=LAYERS),
+    Levels(4, 2, parts=(5000, 3)),
+)  # fmt: skip
+hidden(
+    hsdp.test_given_groups_are_used, Gather(4, 2, parts=LAYERS),
+    Synchronise(4, 2, parts=LAYERS, asks="groups"),
+)  # fmt: skip
+hidden(
+    hsdp.test_everything_is_waited_for, Gather(4, 2, parts=LAYERS),
+    Synchronise(4, 2, parts=LAYERS, asks="waits"),
+)  # fmt: skip
 hidden(hsdp.test_both_levels_work_at_once, hsdp.AT_ONCE)
 hidden(hsdp.test_a_step_beats_plain_sharding_over_slow_links, StepOf(8, 2, machine=hsdp.ZARATAN))
 
@@ -615,7 +627,8 @@ hidden(
 )
 hidden(
     offload.test_with_a_fast_and_a_slow_link,
-    lambda rng: [drawn(rng, 6, host) for host in (0.01, 0.01, 20.0, 20.0)],
+    group(offload.FAST, lambda rng: [drawn(rng, 6, 20.0) for _ in range(2)]),
+    group(offload.SLOW, lambda rng: [drawn(rng, 6, 0.01) for _ in range(2)]),
 )
 hidden(
     offload.test_equal_layers_and_layers_without_activations,
