@@ -23,7 +23,8 @@ TINY_STEP, GB = 5836, 10**9  # bytes of a step of TINY on two ranks at stage 1
 
 
 @suite.test(
-    "parameters", "values", NumParameters(TINY, gives=516), NumParameters(SEVEN, gives=7_467_786_240)
+    "parameters", "values", NumParameters(TINY, gives=516),
+    NumParameters(SEVEN, gives=7_467_786_240),
 )  # fmt: skip
 def test_parameters(case, run):
     """12 h h + 13 h in each layer, and what is outside."""
@@ -54,8 +55,8 @@ def test_state_of_stages_1_and_2(case, run):
 
 
 @suite.test(
-    "shards", "values", *of_every_stage(7, 2, gives=(112, 76, 70, 64)), StateBytes(3, 5, 3, gives=16),
-    weight=3,
+    "shards", "values", *of_every_stage(7, 2, gives=(112, 76, 70, 64)),
+    StateBytes(3, 5, 3, gives=16), weight=3,
 )  # fmt: skip
 def test_state_where_ranks_do_not_divide_the_parameters(case, run):
     """A shard is padded on every rank."""

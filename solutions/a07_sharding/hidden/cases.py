@@ -273,6 +273,10 @@ hidden(
     ),
 )  # fmt: skip
 hidden(
+    zero3.test_a_whole_training,
+    Train(3, UNEVEN, steps=3, microbatches=2, evaluate=True, dtype="float32"),
+)
+hidden(
     zero3.test_layers_of_any_length, Train(5, UNEVEN), Train(4, (1, 1, 2, 5), bias=False),
     Train(3, (2, 1, 1)), Train(2, (4, 3)), Train(2, (40, 60, 50), steps=1),
 )  # fmt: skip
@@ -290,32 +294,37 @@ hidden(
     Train(2, WIDTHS, optimizer="adam", steps=3, second=True),
     Train(3, WIDTHS, dtype="float32"),
 )
-hidden(zero3.test_real_gloo, Train(2, WIDTHS, evaluate=True))
+hidden(zero3.test_real_gloo, Train(2, WIDTHS))
 hidden(
     zero3.test_bytes_of_a_step,
     group(
-        zero3.DIVIDES, Train(2, WIDTHS), Train(3, WIDTHS, evaluate=True),
-        Train(12, (5, 12, 12), steps=1), Train(18, (5, 18, 18), steps=1),
-        Train(2, (40, 60, 48), steps=1), weight=2,
+        zero3.DIVIDES, Train(2, WIDTHS, asks="bytes"),
+        Train(3, WIDTHS, evaluate=True, asks="bytes"), Train(4, dtype="float32", asks="bytes"),
+        *(
+            Train(p, widths, steps=1, asks="bytes")
+            for p, widths in ((12, (5, 12, 12)), (18, (5, 18, 18)), (2, (40, 60, 48)))
+        ),
+        weight=2,
     ),
-    group(zero3.DOES_NOT, Train(4, (1, 1, 2, 5)), Train(5, UNEVEN)),
+    group(zero3.DOES_NOT, Train(4, (1, 1, 2, 5), asks="bytes"), Train(5, UNEVEN, asks="bytes")),
 )  # fmt: skip
-hidden(zero3.test_given_group_is_used, Train(3, WIDTHS))
+hidden(zero3.test_given_group_is_used, Train(3, WIDTHS, asks="group"))
+hidden(zero3.test_layers_are_gathered_one_by_one, OneByOne(4, (12,) * 8, steps=1, announced=True))
 hidden(
-    zero3.test_one_layer_is_gathered_ahead,
-    group(zero3.ONE_BY_ONE, OneByOne(4, (12,) * 8, steps=1, announced=True)),
-    group(
-        zero3.ONE_AHEAD, Train(2, WIDTHS, announced=True), Train(2, **BLOCKS, announced=True),
-        Train(3, SEVEN, evaluate=True, announced=True),
-    ),
+    zero3.test_one_layer_is_gathered_ahead, Train(2, WIDTHS, announced=True, asks="order"),
+    Train(2, **BLOCKS, announced=True, asks="order"),
+    Train(3, SEVEN, evaluate=True, announced=True, asks="order"),
 )  # fmt: skip
 hidden(
     zero3.test_gradients_are_reduced_while_the_next_layer_computes,
-    Train(2, WIDTHS, announced=True),
-    Train(3, SEVEN, microbatches=2, announced=True),
+    Train(2, WIDTHS, announced=True, asks="order"),
+    Train(3, SEVEN, microbatches=2, announced=True, asks="order"),
 )
-hidden(zero3.test_everything_is_waited_for, Train(3, WIDTHS, evaluate=True))
-hidden(zero3.test_two_layers_at_a_time, *(Alone(4, zero3.DEEP, evaluate=e) for e in (False, True)))
+hidden(zero3.test_everything_is_waited_for, Train(3, WIDTHS, asks="waits"))
+hidden(
+    zero3.test_two_layers_at_a_time,
+    *(Alone(4, zero3.DEEP, evaluate=each, asks="memory") for each in (False, True)),
+)
 hidden(
     zero3.test_time_of_a_step_on_8_to_64_ranks,
     *(
