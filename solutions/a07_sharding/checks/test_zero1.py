@@ -21,9 +21,10 @@ def test_one_step_on_2_4_and_8_ranks(case, run):
     """Parameters as those of one rank that has the mean gradient."""
 
 
-@suite.test("mean", "values", Steps(2, 10, dtype="float32", steps=2))
+@suite.test("mean", "values", Steps(2, 40, dtype="float32", steps=2), weight=1.25)
 def test_float32(case, run):
-    """Parameters keep their dtype."""
+    """Parameters and state keep their dtype."""
+    assert_state(run, case)
 
 
 test_real_mpi = suite.real_ranks("mean", Steps(4, 8), weight=0.5)
@@ -102,7 +103,7 @@ def test_state_is_that_of_a_shard(case, run):
 
 
 @suite.test(
-    "costs", "memory", group("float32", Steps(2, 100, dtype="float32")),
+    "costs", "memory", group("float32", Steps(2, 100, dtype="float32"), weight=4),
     group(WORLDS, Steps(5, 1000)), group(LENGTHS, Steps(4, 1003)), checked=False, weight=4,
 )  # fmt: skip
 def test_state_to_the_byte(case, run):
@@ -139,11 +140,11 @@ test_given_communicator_is_used = suite.given_communicator(
     "rules", Steps(4, 12, asks="peace"), weight=4
 )
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    "rules", Steps(4, 12, asks="order"), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=4
+    "rules", Steps(4, 12, asks="order"), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=3
 )
 
 
-@suite.test("rules", "safety", Steps(4, 12, steps=2, decay=0.1, asks="inputs"), weight=3)
+@suite.test("rules", "safety", Steps(4, 12, steps=2, decay=0.1, asks="inputs"), weight=4)
 def test_inputs_stay_as_they_were(case, run):
     for rank, value in enumerate(run.values):
         if value["changed"]:
@@ -156,7 +157,7 @@ def test_inputs_stay_as_they_were(case, run):
             )
 
 
-@suite.test("costs", "speed", Steps(8, 16_000, asks="time", machine=WORK), weight=6)
+@suite.test("costs", "speed", Steps(8, 16_000, asks="time", machine=WORK), weight=10)
 def test_time_on_8_and_32_ranks(case, run):
     """Reduce-scatter, the sum of one number, the update of a shard, all-gather: one by one."""
     machine = machine_of(case)

@@ -181,11 +181,11 @@ hidden(
     zero1.test_norm_is_that_of_the_whole_mean_gradient, Steps(2, 8), Steps(4, 12, clip=0.5),
     Steps(8, 400, steps=4), Steps(4, 60, steps=4),
 )  # fmt: skip
-hidden(zero1.test_float32, Steps(2, 8, dtype="float32"), Steps(4, 32, dtype="float32"))
+hidden(zero1.test_float32, *(Steps(p, n, dtype="float32") for p, n in ((2, 40), (4, 80))))
 hidden(zero1.test_real_mpi, Steps(4, 12))
 hidden(zero1.test_state_is_that_of_a_shard, Steps(4, 1000), Steps(16, 64))
 hidden(
-    zero1.test_state_to_the_byte, group("float32", Steps(2, 100, dtype="float32")),
+    zero1.test_state_to_the_byte, group("float32", Steps(2, 100, dtype="float32"), weight=4),
     group(zero1.WORLDS, Steps(5, 1000)), group(zero1.LENGTHS, Steps(4, 1003)),
 )  # fmt: skip
 hidden(
