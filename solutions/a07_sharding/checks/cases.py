@@ -506,12 +506,6 @@ class Bytes(Formula):
 
 
 @dataclass(frozen=True)
-class NumParameters(Bytes):
-    target = "memory:num_parameters"
-    sizes: tuple = ()
-
-
-@dataclass(frozen=True)
 class StateBytes(Bytes):
     """``dtypes``: bytes of a weight, a gradient and the optimizer's state."""
 

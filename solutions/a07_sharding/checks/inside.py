@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from given.gpt_memory import Sizes, num_parameters
 from given.layers import make_layers
 from given.offload_model import Layer
 
@@ -159,7 +160,7 @@ def memory_calls(comm, target, calls):
     memory = import_module("memory")
 
     def asked(name, arguments, options=None):
-        given = [memory.Sizes(*each) if isinstance(each, tuple) else each for each in arguments]
+        given = [Sizes(*each) if isinstance(each, tuple) else each for each in arguments]
         return getattr(memory, name)(*given, **(options or {}))
 
     def parts(name, result, arguments, options):
@@ -168,7 +169,7 @@ def memory_calls(comm, target, calls):
             return [asked(name, [(1, *sizes[1:]), batch])]
         if name == "step_bytes":
             sizes, batch, *ranks_and_stage = arguments
-            state = asked("state_bytes", [asked("num_parameters", [sizes]), *ranks_and_stage])
+            state = asked("state_bytes", [num_parameters(Sizes(*sizes)), *ranks_and_stage])
             return [state, asked("activation_bytes", [sizes, batch], options)]
         if name in ("most_layers", "fewest_ranks"):
             better = result + 1 if name == "most_layers" else result - 1

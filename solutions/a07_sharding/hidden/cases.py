@@ -19,7 +19,6 @@ from checks.cases import (
     Flatten,
     Layout,
     MostLayers,
-    NumParameters,
     Pieces,
     Recomputed,
     Schedule,
@@ -406,7 +405,7 @@ def state(psi, n, stage, dtypes=(2, 2, 12)):
 
 
 def activations(sizes, batch, recompute=False, element_bytes=2, dropout=True):
-    """The docstring's table, line by line: elements, and bytes of each."""
+    """The table of ``given/gpt_memory.py``, line by line: elements, and bytes of each."""
     num_layers, h, a, s, vocabulary = sizes
     row, scores, w = s * batch * h, a * s * s * batch, element_bytes
     table = [(row, w)] * 2 + [(3 * row, w), (scores, w), (row, w)]
@@ -420,11 +419,6 @@ def activations(sizes, batch, recompute=False, element_bytes=2, dropout=True):
 
 def step(sizes, batch, n, stage, recompute=False):
     return state(parameters(sizes), n, stage) + activations(sizes, batch, recompute)
-
-
-@oracle(NumParameters)
-def num_parameters(case):
-    return parameters(case.sizes)
 
 
 @oracle(StateBytes)
@@ -528,7 +522,6 @@ def tracked(rng):
     ]
 
 
-hidden(memory.test_parameters, each_of(lambda sizes: [NumParameters(sizes)]))
 hidden(memory.test_state_of_every_stage, *stages((7_500_000_000, 64), (12, 3), (0, 4), only=(0, 3)))
 hidden(
     memory.test_state_of_stages_1_and_2,
@@ -561,6 +554,7 @@ hidden(
 hidden(
     memory.test_activations_with_recomputation,
     each_of(lambda sizes: [Recomputed(sizes, b) for b in (1, 3)]),
+    each_of(lambda sizes: [ActivationBytes(sizes, 2, recompute=True, element_bytes=4)]),
 )
 hidden(memory.test_step, steps_drawn)
 hidden(memory.test_most_layers, layers_drawn)
