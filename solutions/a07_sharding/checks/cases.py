@@ -104,6 +104,19 @@ class Layout(Arrays):
     def right(self):
         return layout(self.shapes, self.order, self.world_size)
 
+    def wrong(self):
+        starts, _ = self.right()
+        psi = sum(math.prod(self.shapes[index]) for index in set(self.order))
+        places = range(len(self.order))
+        apart = layout([self.shapes[index] for index in self.order], places, self.world_size)
+        return {
+            "The shard size is rounded down here, so the last elements are in no shard.": (
+                starts,
+                psi // self.world_size,
+            ),
+            "An array that stands twice in the list has two places here; it must have one.": apart,
+        }
+
     def __str__(self):
         equal = ", all of them zeros" if self.equal else ""
         mixed = ", the last one of float32" if self.mixed else ""
@@ -193,6 +206,10 @@ class Pieces(Formula):
                 index, k = owner[place]
                 indices.setdefault(index, []).append(k)
         return [(index, min(ks), max(ks) + 1) for index, ks in indices.items()]
+
+    def wrong(self):
+        places = [(k, self.starts[k] + b, self.starts[k] + e) for k, b, e in self.right()]
+        return {"Begin and end are places in the flat vector here, not in the parameter.": places}
 
 
 def layout(shapes, order, world_size):
@@ -494,7 +511,8 @@ class Bytes(Formula):
         if type(number) is not int:
             raise Verdict(f"{self} is {brief(number)}; it must be an int.")
         if right not in (None, number):
-            raise Verdict(f"{self} is {number}; it must be {right}.")
+            named = next((f" {says}" for says, n in self.wrong().items() if n == number), "")
+            raise Verdict(f"{self} is {number}; it must be {right}.{named}")
 
     def __str__(self):
         given, options = self.arguments()

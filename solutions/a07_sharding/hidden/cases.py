@@ -190,9 +190,9 @@ hidden(
 hidden(
     zero1.test_bytes_per_rank,
     group(
-        zero1.PLAIN, *(Steps(p, n, asks="bytes") for p, n in ((2, 10), (16, 96), (4, 20_000))),
-        Steps(4, 12, dtype="float32", asks="bytes"),
+        zero1.PLAIN, *(Steps(p, n, asks="bytes") for p, n in ((2, 10), (16, 96), (4, 20_000)))
     ),
+    group("float32", Steps(4, 120, dtype="float32", asks="bytes"), weight=4),
     group(zero1.WORLDS, *(Steps(p, n, asks="bytes") for p, n in ((3, 9), (5, 100), (18, 90)))),
     group(zero1.LENGTHS, Steps(4, 103, asks="bytes")),
 )  # fmt: skip
@@ -424,6 +424,23 @@ def step(sizes, batch, n, stage, recompute=False):
 @oracle(StateBytes)
 def state_bytes(case):
     return state(case.num_parameters, case.world_size, case.stage, case.dtypes or (2, 2, 12))
+
+
+def wrong_states(case):
+    """By the sentence that names the mistake."""
+    psi, n, stage, dtypes = case.num_parameters, case.world_size, case.stage, case.dtypes
+    dtypes = dtypes or (2, 2, 12)
+    later = state(psi, n, 2, dtypes) if stage == 1 else None
+    return {
+        "A shard is rounded down here; it has ceil(Psi / N) elements on every rank.": state(
+            psi // n * n, n, stage, dtypes
+        )
+        + sum(dtypes[: (3, 2, 1, 0)[stage]]) * (psi % n),
+        "Here the gradients are in shards, too: that is stage 2.": later,
+    }
+
+
+StateBytes.wrong = wrong_states
 
 
 @oracle(ActivationBytes)
