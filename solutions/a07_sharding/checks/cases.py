@@ -12,6 +12,7 @@ from given.offload_model import CHOICES, Layer, makespan_s
 from ringside.checking import Verdict, assert_ran
 from ringside.checking.cases import Case, Formula, assert_like, brief, cast
 from ringside.checking.ring_bytes import received_as_ring
+from ringside.units import format_count
 
 
 class Lenient(Case):
@@ -120,7 +121,8 @@ class Layout(Arrays):
     def __str__(self):
         equal = ", all of them zeros" if self.equal else ""
         mixed = ", the last one of float32" if self.mixed else ""
-        return f"layout of {self.listed}{equal}{mixed}, {self.world_size} ranks"
+        ranks = format_count(self.world_size, "rank")
+        return f"layout of {self.listed}{equal}{mixed}, on {ranks}"
 
 
 @dataclass(frozen=True)

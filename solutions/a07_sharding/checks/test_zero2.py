@@ -20,7 +20,7 @@ def test_shards_on_2_and_4_ranks(case, run):
     """The mean gradient's shard, and a rank's own gradient of its input."""
 
 
-@suite.test("mean", "values", Backward(3, EQUAL), Backward(5, (6,) * 6), weight=3)
+@suite.test("mean", "values", Backward(3, EQUAL), Backward(5, (6,) * 6), weight=5)
 def test_shards_on_3_and_5_ranks(case, run):
     """Numbers of ranks that are no powers of two."""
 
@@ -133,5 +133,5 @@ def test_no_rank_holds_the_whole_gradient(case, run):
 
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
     "rules", Backward(4, EQUAL, asks="order"), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE],
-    weight=2,
+    weight=3,
 )  # fmt: skip
