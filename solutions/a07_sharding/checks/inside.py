@@ -34,9 +34,10 @@ def partition_calls(comm, target, calls):
         Per call ``(result, exception's type, changed)``, as ``ringside.checking.inside.several``
         does; a result that shares memory where it must not counts as a change.
     """
-    function, answers = find(target), []
+    function, answers, alive = find(target), [], []
     for arguments in calls:
         given = tuple(deepcopy(arguments))
+        alive.append(given)  # so that arrays of two calls have different ids
         if function.__name__ == "layout":
             arrays, order, world_size = given
             given = [arrays[index] for index in order], world_size
