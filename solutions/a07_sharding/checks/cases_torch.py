@@ -9,6 +9,7 @@ import ringside
 from checks.cases import Lenient
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, assert_like, cast, machine_of
+from ringside.checking.ring_bytes import received_as_ring
 from ringside.trace import Kind, Trace
 
 BATCH = 3  # samples of a microbatch
@@ -32,7 +33,8 @@ class Train(Lenient):
         second: another network makes a step before.
         costs: seconds of virtual time of a layer's forward and of its backward pass.
         stretched: the time is that on so many ranks, which cut the same layers into more shards.
-        asks: "values" must be right; where something else is asked, a usual mistake is forgiven.
+        asks: "values" must be right. Where "order", "bytes", "memory" or "time" is asked, ranks must
+            have received as much as right values need; elsewhere a usual mistake is forgiven.
     """
 
     target = "zero3_torch:ZeRO3"
@@ -189,6 +191,24 @@ class Train(Lenient):
             "stale": "The last layer computes with what it was before the optimizer's step.",
         }
         return {says: self.right(mistake) for mistake, says in named.items()}
+
+    @property
+    def least_nbytes(self):
+        """Of all ranks together: each parameter gathered once and reduced once."""
+        count = sum(int(np.prod(shape)) for part in self.shapes for shape in part)
+        passes = self.steps * self.microbatches
+        return 2 * passes * (self.p - 1) * count * np.dtype(self.dtype).itemsize
+
+    def compare(self, run):
+        if self.asks not in ("order", "bytes", "memory", "time"):
+            super().compare(run)
+            return
+        assert_ran(run, self)
+        if (received := sum(received_as_ring(run))) < self.least_nbytes:
+            raise self.fail(
+                f"all ranks together received {received:.0f} bytes; to gather and to reduce each "
+                f"layer once takes {self.least_nbytes}."
+            )
 
     def check(self, run):
         assert_ran(run, self)

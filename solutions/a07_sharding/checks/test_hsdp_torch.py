@@ -30,8 +30,9 @@ def test_mean_of_gradients(case, run):
 
 
 @suite.test(
-    "rules", "values", Gather(4, parts=()), Synchronise(4, parts=(), asks="inputs"), Gather(4),
-    Synchronise(4, asks="inputs"), Refused(4), weight=4,
+    "rules", "values", group("gather", Gather(4, parts=()), Gather(4)),
+    group("synchronise", Synchronise(4, parts=(), asks="inputs"), Synchronise(4, asks="inputs")),
+    group("what can't be cut", Refused(4)), weight=6,
 )  # fmt: skip
 def test_inputs_stay_and_other_lengths(case, run):
     for rank, value in enumerate(run.values):
@@ -123,11 +124,13 @@ def assert_two_levels(run, case):
 
 
 test_given_groups_are_used = suite.given_communicator(
-    "rules", Gather(4), Synchronise(4, asks="groups"), comm="the groups", weight=2
-)
+    "rules", group("gather", Gather(4)), group("synchronise", Synchronise(4, asks="groups")),
+    comm="the groups", weight=3,
+)  # fmt: skip
 test_everything_is_waited_for = suite.slow_messages(
-    "waited", Gather(4), Synchronise(4, asks="waits"), kinds=[Kind.COLLECTIVE]
-)
+    "waited", group("gather", Gather(4)), group("synchronise", Synchronise(4, asks="waits")),
+    kinds=[Kind.COLLECTIVE],
+)  # fmt: skip
 
 
 @suite.test("time", "speed", AT_ONCE, weight=9)

@@ -358,12 +358,12 @@ for test, function in (
     )  # fmt: skip
 hidden(
     hsdp.test_inputs_stay_and_other_lengths,
-    *(
-        function(4, 2, parts=parts)
-        for function in (Gather, Synchronise)
-        for parts in ((), (3, 0, 5))
+    group("gather", *(Gather(4, 2, parts=parts) for parts in ((), (3, 0, 5)))),
+    group(
+        "synchronise",
+        *(Synchronise(4, 2, parts=parts, asks="inputs") for parts in ((), (3, 0, 5))),
     ),
-    Refused(4, 2),
+    group("what can't be cut", Refused(4, 2)),
 )
 hidden(hsdp.test_real_gloo, Gather(2, 1, parts=LAYERS), Synchronise(2, 2, parts=LAYERS))
 hidden(
@@ -377,14 +377,14 @@ hidden(
     hsdp.test_bytes_between, Levels(4, 2), *both(Levels, (4, 2), (3, 4), (4, 5), parts=LAYERS),
     Levels(4, 2, parts=(5000, 3)),
 )  # fmt: skip
-hidden(
-    hsdp.test_given_groups_are_used, Gather(4, 2, parts=LAYERS),
-    Synchronise(4, 2, parts=LAYERS, asks="groups"),
-)  # fmt: skip
-hidden(
-    hsdp.test_everything_is_waited_for, Gather(4, 2, parts=LAYERS),
-    Synchronise(4, 2, parts=LAYERS, asks="waits"),
-)  # fmt: skip
+for test, asks in (
+    (hsdp.test_given_groups_are_used, "groups"),
+    (hsdp.test_everything_is_waited_for, "waits"),
+):
+    hidden(
+        test, group("gather", Gather(4, 2, parts=LAYERS)),
+        group("synchronise", Synchronise(4, 2, parts=LAYERS, asks=asks)),
+    )  # fmt: skip
 hidden(hsdp.test_both_levels_work_at_once, hsdp.AT_ONCE)
 hidden(hsdp.test_a_step_beats_plain_sharding_over_slow_links, StepOf(8, 2, machine=hsdp.ZARATAN))
 
