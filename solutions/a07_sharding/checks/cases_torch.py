@@ -33,8 +33,8 @@ class Train(Lenient):
         second: another network makes a step before.
         costs: seconds of virtual time of a layer's forward and of its backward pass.
         stretched: the time is that on so many ranks, which cut the same layers into more shards.
-        asks: "values" must be right. Where "order", "bytes", "memory" or "time" is asked, ranks must
-            have received as much as right values need; elsewhere a usual mistake is forgiven.
+        asks: "values" must be right. Where "order", "bytes", "memory" or "time" is asked, the
+            ranks must have received what right values need. Elsewhere a usual mistake is forgiven.
     """
 
     target = "zero3_torch:ZeRO3"
