@@ -9,65 +9,21 @@
 A shard has ceil(Psi / N) elements, padding included, on every rank. Mixed precision with Adam is
 2 bytes of weight, 2 of gradient, and 12 of optimizer state: the weight in 32 bits and two moments.
 
-**What a layer keeps for its backward pass.** One layer, b sequences of s tokens, width h, a heads:
-
-    tensor                          elements     bytes of each
-    input of the first layer norm   s b h        w
-    its output, the input of Q K V  s b h        w
-    Q, K and V                      3 s b h      w
-    softmax's output                a s s b      w
-    mask of dropout behind it       a s s b      1   } only with
-    dropout's output                a s s b      w   } dropout
-    input of the output projection  s b h        w
-    mask of dropout behind it       s b h        1   } only with dropout
-    input of the second layer norm  s b h        w
-    its output, the input of "up"   s b h        w
-    input of GELU                   4 s b h      w
-    its output, the input of "down" 4 s b h      w
-    mask of dropout behind it       s b h        1   } only with dropout
-
-In 16 bits (w = 2) with dropout that is s b h (34 + 5 a s / h) bytes. Without dropout it is
-16 w s b h + w a s s b bytes: softmax's output itself meets V, and is kept once.
-
-**Outside the layers** the model keeps dropout's mask behind the embedding (s b h bytes, only with
-dropout), the input and the output of the last norm (s b h elements each), and the logarithms of the
-probabilities of V words (s b V elements). An element has w bytes.
-
-**With recomputation** each layer keeps only its input, the first line of the table. The layer whose
-backward pass is under way is an exception: it has been computed again, and keeps all of its table.
-So a model of one layer saves nothing.
+Activations are what the forward pass leaves for the backward pass. ``given/gpt_memory.py`` counts
+them: ``layer_bytes`` of one layer, and ``outside_bytes`` of the rest of the model. **With
+recomputation** each layer keeps only its input, ``input_bytes``. The layer whose backward pass is
+under way is an exception: it has been computed again, and keeps all of its ``layer_bytes``. So a
+model of one layer saves nothing.
 
 Every result is an exact ``int``, up to 10**18 parameters: a float is not enough. Not counted are
-communication buffers, the layers gathered in stage 3, temporaries, and a norm's mean and deviation.
+communication buffers, the layers gathered in stage 3, and temporaries.
 
-Source: Rajbhandari et al., ZeRO, SC 2020, section 5; Korthikanti et al., Reducing Activation
-Recomputation in Large Transformer Models, 2022, section 4.
+Source: Rajbhandari et al., ZeRO, SC 2020, section 5.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large a GPT is: supplied, nothing to write.
-
-    Its words serve as its last matrix too, and its positions are learned.
-    ``dataclasses.replace(sizes, num_layers=3)`` is the same model with three layers.
-    """
-
-    num_layers: int  # L
-    width: int  # h
-    num_heads: int  # a; divides h
-    sequence: int  # s, tokens
-    vocabulary: int  # V
-
-
-def num_parameters(sizes: Sizes) -> int:
-    """Parameters of the GPT: 12 h h + 13 h in each layer; (V + s) h + 2 h outside."""
-    ### BEGIN SOLUTION
-    h = sizes.width
-    return sizes.num_layers * (12 * h + 13) * h + (sizes.vocabulary + sizes.sequence + 2) * h
-    ### END SOLUTION
+from given.gpt_memory import Sizes, input_bytes, layer_bytes, num_parameters, outside_bytes
 
 
 def state_bytes(
@@ -116,20 +72,16 @@ def activation_bytes(
 
     Args:
         recompute: keep the layers' inputs only, and compute each layer once more.
-        element_bytes: w. A mask of dropout always has one byte an element.
+        element_bytes, dropout: as ``layer_bytes`` takes them.
 
     One sequence of 2 tokens, h = 4, a = 2, V = 3, two layers: 312 bytes a layer and 52 outside, so
     676 in all, and 380 with recomputation.
     """
     ### BEGIN SOLUTION
-    w, mask = element_bytes, int(dropout)
-    tokens = sizes.sequence * batch
-    row = tokens * sizes.width
-    scores = sizes.num_heads * sizes.sequence * tokens
-    layer = row * (16 * w + 2 * mask) + scores * (w + (w + 1) * mask)
-    ends = row * (2 * w + mask) + tokens * sizes.vocabulary * w
-    rest = row * w if recompute else layer  # of each layer but the one under way
-    return ends + layer + (sizes.num_layers - 1) * rest
+    layer = layer_bytes(sizes, batch, element_bytes, dropout)
+    rest = input_bytes(sizes, batch, element_bytes) if recompute else layer
+    outside = outside_bytes(sizes, batch, element_bytes, dropout)
+    return outside + layer + (sizes.num_layers - 1) * rest
     ### END SOLUTION
 
 

@@ -38,7 +38,9 @@ Rules:
   each backward pass. A layer may have fewer elements than p.
 - When the module is given, only shard r of each layer holds right numbers on rank r. The rest is
   arbitrary.
-- A forward pass under ``torch.no_grad()`` may come between ``finish`` and the next training step.
+- A forward pass under ``torch.no_grad()`` (an evaluation) may come after any ``finish``, before or
+  after the optimizer's step. It leaves nothing behind: no layer is kept, and the next pass uses the
+  parameters as they are then.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,8 @@
 """The references of a07: against torch, published numbers, and the closed forms of their time."""
 
+import importlib
 import itertools
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,7 @@ from ringside import Machine, Session, replay
 from ringside.checking import case_files
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import called
-from solutions.a07_sharding import memory
-from solutions.a07_sharding.given import offload_model
+from solutions.a07_sharding.given import gpt_memory, offload_model
 from solutions.a07_sharding.given.adam import BETA1, BETA2, EPS, adam
 from solutions.a07_sharding.given.offload_model import CHOICES, Layer, makespan_s, simulate
 
@@ -103,19 +104,27 @@ def test_a_step_of_hsdp_halves_that_of_plain_sharding_on_two_nodes(session, case
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def test_the_states_are_those_that_zero_published():
+@pytest.fixture(scope="module")
+def memory():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "given.gpt_memory", gpt_memory)
+        patch.setitem(sys.modules, "given", sys.modules["solutions.a07_sharding.given"])
+        yield importlib.import_module("solutions.a07_sharding.memory")
+
+
+def test_the_states_are_those_that_zero_published(memory):
     # Rajbhandari et al. 2020, figure 1: 7.5e9 parameters on 64 ranks.
     gb = [memory.state_bytes(7_500_000_000, 64, stage) / 1e9 for stage in range(4)]
     assert [round(each, 1) for each in gb] == [120.0, 31.4, 16.6, 1.9]
 
 
-def test_a_layer_is_the_published_formula():
+def test_a_layer_is_the_published_formula(memory):
     # Korthikanti et al. 2022, section 4.1, in 16 bits; and what becomes of it in 32.
     for s, h, a in ((2048, 4096, 32), (128, 96, 3)):
         layer = {}
         for w in (2, 4):
             one, two = (
-                memory.activation_bytes(memory.Sizes(count, h, a, s, 11), 5, element_bytes=w)
+                memory.activation_bytes(gpt_memory.Sizes(count, h, a, s, 11), 5, element_bytes=w)
                 for count in (1, 2)
             )
             layer[w] = two - one
@@ -126,12 +135,14 @@ def test_a_layer_is_the_published_formula():
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-def test_the_formula_differs_from_the_tracker_by_what_the_docstring_says(session, recompute):
+def test_the_formula_differs_from_the_tracker_by_what_the_docstring_says(
+    session, memory, recompute
+):
     sizes = (3, 96, 3, 40, 70)
     result = session.call("given/gpt_torch.py:kept", 1, (sizes, 2, 2, True, recompute))
     result.raise_for_error()
-    assert result.values[0] == memory.num_parameters(memory.Sizes(*sizes))
-    formula = memory.activation_bytes(memory.Sizes(*sizes), 2, recompute=recompute)
+    assert result.values[0] == gpt_memory.num_parameters(gpt_memory.Sizes(*sizes))
+    formula = memory.activation_bytes(gpt_memory.Sizes(*sizes), 2, recompute=recompute)
     norms = 1 + 2 * (1 if recompute else 3)
     extra = norms * 2 * 2 * 80 + 40 * 40 + 8 * 80  # mean and deviation; mask of attention; tokens
     assert 0 <= result.memory[0]["live"]["activations"] - formula - extra <= 16

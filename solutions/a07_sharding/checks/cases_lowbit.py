@@ -25,12 +25,14 @@ class LowBit(Case):
         kind: "even": from -1 to 1, with a 1 in each block; "uneven": up to 0.001, 1 or 1000, by
             blocks; "alike": from 0.5 to 1, so that sums grow; "zeros": most blocks are zeros;
             "special": like "even", with NaN and infinities.
+        asks: "values" must be right; where something else is asked, an eighth of them may be off.
     """
 
     n: int = 32
     bits: int = 8
     block: int = 16
     kind: str = "even"
+    asks: str = "values"
     machine: str = field(default="buffered", kw_only=True)
 
     def vector(self, rank):
@@ -83,7 +85,7 @@ class LowBit(Case):
             if getattr(value, "dtype", None) != "float32" or np.shape(value) != right.shape:
                 assert_array(value, right.astype("float32"), None, self, what)
             wrong = too_far(value, right, allowed)
-            if not wrong.any():
+            if wrong.sum() <= (0 if self.asks == "values" else wrong.size / 8):
                 continue
             k = int(np.argmax(wrong))
             must = f"must be {right[k]:.6g} within {allowed[k]:.3g}"
