@@ -148,7 +148,9 @@ class Block(OnTorch):
     def check(self, run):
         assert_ran(run, self)
         wanted = [self.serial(*step) for step in self.given[self.before :]]
-        names = WHOLE_NAMES if self.finished else tuple(BLOCK_CUTS)
+        names = [
+            name for name in WHOLE_NAMES if (self.exact if name in BLOCK_CUTS else self.finished)
+        ]
         for rank, value in enumerate(run.values):
             verify_registered(value, rank, self)
             for number, (z, dx, _) in enumerate(wanted):
