@@ -196,10 +196,18 @@ class Layer(Case):
         """Is there a second layer?"""
         return any(number for _, number in HOWS[self.how])
 
-    def right(self):
+    @property
+    def exactly(self):
+        """``whole``, in float64."""
         x, params, grad = self.whole
         x, *params, grad = (each.astype("float64") for each in (x, *params, grad))
-        y, grad_x, *grads = self.serial(x, params, grad)
+        return x, params, grad
+
+    def right(self):
+        return self.dealt_out(*self.serial(*self.exactly))
+
+    def dealt_out(self, y, grad_x, *grads):
+        """Each rank's part of what the whole layer gives."""
         return [
             (
                 self.cut(y, self.y_cut, rank),
@@ -401,6 +409,13 @@ class ColumnLayer(Linear):
     def count(self):
         return self.widths[1]
 
+    def wrong(self):
+        _, (W, _), grad = self.exactly
+        alone = [self.cut(grad, 1, r) @ self.cut(W, 1, r).T for r in range(self.p)]
+        pairs = zip(alone, self.right(), strict=True)
+        own = [(y, dx, *grads) for dx, (y, _, *grads) in pairs]
+        return {"This is a rank's own summand; the gradient of X is the sum of all.": own}
+
 
 @dataclass(frozen=True)
 class RowLayer(Linear):
@@ -419,6 +434,17 @@ class RowLayer(Linear):
     @property
     def rows(self):
         return self.n, self.widths[1]
+
+    def wrong(self):
+        x, (W, b), _ = self.exactly
+        z, *rest = self.serial(*self.exactly)
+        alone = [self.cut(x, 1, r) @ self.cut(W, 0, r) + b for r in range(self.p)]
+        own = [(y, *grads) for y, (_, *grads) in zip(alone, self.right(), strict=True)]
+        often = self.dealt_out(z + (self.p - 1) * b, *rest)
+        return {
+            "b was added on every rank before the sum, so it counts p times.": often,
+            "This is a rank's own summand, and b; Z is the sum of all summands, and b.": own,
+        }
 
 
 @dataclass(frozen=True)

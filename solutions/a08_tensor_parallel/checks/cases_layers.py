@@ -18,6 +18,30 @@ from checks.cases import Layer, Shards, normal, weight
 from ringside import Machine
 from ringside.checking import assert_ran
 
+PARTIAL = (
+    "Layer norm went backward on a rank's summand; the gradients of gamma and beta need the sum."
+)
+
+
+def often(case):
+    """What usual mistakes give that count p times what all ranks have whole, for ``wrong``."""
+    x, params, grad = case.exactly
+    y, *rest = case.serial(x, params, grad)
+    bias, more = params[-1], case.p - 1
+    summed = case.serial(x, params, case.p * grad)
+    return {
+        "The last bias was added on every rank before the sum, so it counts p times.": (
+            case.dealt_out(y + more * bias, *rest)
+        ),
+        "The last bias and the residual were added on every rank, so they count p times.": (
+            case.dealt_out(y + more * (bias + x), *rest)
+        ),
+        "Gradients are p times too large: every rank has the whole gradient of y already.": (
+            case.dealt_out(*summed)
+        ),
+    }
+
+
 # -- mlp -------------------------------------------------------------------------------------------
 
 
@@ -49,6 +73,19 @@ class MlpLayer(Layer):
         first = n.T @ grad_z, grad_z.sum(axis=0)
         second = a.T @ grad, grad.sum(axis=0)
         return a @ W2 + b2 + x, grad_x + grad, grad_gamma, grad_beta, *first, *second
+
+    def wrong(self):
+        return {**often(self), PARTIAL: [self._partial(rank) for rank in range(self.p)]}
+
+    def _partial(self, rank):
+        """A rank's results where layer norm goes backward on its summand."""
+        x, (gamma, beta, W1, b1, W2, _), grad = self.exactly
+        own = slice(*shard_bounds(len(b1), self.p, rank))
+        n, kept = layer_norm(x, gamma, beta)
+        grad_z = gelu_backward(n @ W1[:, own] + b1[own], grad @ W2[own].T)
+        _, *summands = layer_norm_backward(kept, grad_z @ W1[:, own].T)
+        y, grad_x, _, _, *grads = self.right()[rank]
+        return y, grad_x, *summands, *grads
 
     @property
     def flops(self):
@@ -157,6 +194,9 @@ class AttentionLayer(Layer):
         first, second = (n.T @ qkv, qkv.sum(axis=0)), (o_rows.T @ y, y.sum(axis=0))
         return o @ V + c + x, grad_x + grad, grad_gamma, grad_beta, *first, *second
 
+    def wrong(self):
+        return often(self)
+
     @property
     def flops(self):
         d, heads, k, length = self.widths
@@ -226,6 +266,14 @@ class LossLayer(Layer):
         grad_x = np.exp(log_p)
         grad_x[rows, self.words] -= 1
         return -log_p[rows, self.words], grad_x * grad[:, None]
+
+    def wrong(self):
+        x, params, grad = self.exactly
+        mean = self.serial(x, params, grad / max(1, self.n))
+        return {
+            "This is the gradient of the mean of the losses; grad_losses alone says what each "
+            "counts.": self.dealt_out(*mean)
+        }
 
     @property
     def size(self):
