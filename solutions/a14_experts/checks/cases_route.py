@@ -114,8 +114,15 @@ class BalanceLoss(Scored):
         return self.scores, np.array(self.chosen or best, np.int64)
 
     def right(self):
-        """As the docstring has it, in loops."""
-        scores, experts = self.arguments()
+        return self.of(self.arguments()[1])
+
+    def wrong(self):
+        first = self.of(self.arguments()[1][:, :1])
+        return {"This counts first choices alone; f counts all k of a token.": first}
+
+    def of(self, experts):
+        """The loss of these choices, as the docstring has it, in loops."""
+        scores = self.scores
         num_tokens, num_experts = scores.shape
         shares = [[math.exp(s - max(own)) for s in own] for own in scores.tolist()]
         means = [sum(own[e] / sum(own) for own in shares) / num_tokens for e in range(num_experts)]

@@ -69,8 +69,9 @@ def assert_once_to_a_node(run, case, room=1.0):
     crossed, most = sent[node[:, None] != node].sum(), room * case.pair_bytes().sum()
     if crossed > most:
         raise case.fail(
-            f"{crossed:,.0f} bytes crossed from node to node; a row to each other node that "
-            f"needs it, and one back, are {most:,.0f} at most."
+            f"{crossed:,.0f} bytes crossed from node to node; at most {most:,.0f} are allowed, "
+            f"{'' if room == 1 else f'{room:g} times '}a row to each other node that needs it and "
+            "one back."
         )
 
 

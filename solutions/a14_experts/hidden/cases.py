@@ -24,6 +24,12 @@ def capacity(case):
     return math.ceil(case.factor * case.k * case.num_tokens / case.num_experts)
 
 
+Capacity.wrong = lambda case: {
+    "It is rounded down; it must be rounded up.": int(
+        case.factor * case.k * case.num_tokens / case.num_experts
+    )
+}
+
 hidden(
     route.test_route_capacity,
     Capacity(factor=1.25),
