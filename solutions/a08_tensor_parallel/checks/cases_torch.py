@@ -385,6 +385,7 @@ class MeasuredPair(OnTorch):
     n: int = 256
     widths: tuple = (512, 2048)
     dtype: str = "float64"
+    exact: bool = dataclasses.field(default=True, kw_only=True)
 
     def inputs(self, rank):
         d, h = self.widths
