@@ -83,7 +83,7 @@ hidden(
 )
 hidden(
     linear.test_any_widths_samples_and_dtypes,
-    *flat(*UNEVEN, *EMPTY, (3, 6, (7, 6), "float32"), (2, 4, (8, 4), "float32"), exact=True),
+    *of_each(*UNEVEN, *EMPTY, (3, 6, (7, 6), "float32"), (2, 4, (8, 4), "float32"), exact=True),
 )
 hidden(
     linear.test_parts_of_the_layer,
@@ -104,9 +104,8 @@ hidden(
 hidden(
     linear.test_second_call_is_independent,
     *(
-        case
-        for kind in (ColumnLayer, RowLayer)
-        for case in second_calls(kind, 3, ((4, (5, 6)), (6, (2, 5))), (3, (4, 4)))
+        group(name, *second_calls(kind, 3, ((4, (5, 6)), (6, (2, 5))), (3, (4, 4))))
+        for name, kind in ((COLUMNS, ColumnLayer), (ROWS, RowLayer))
     ),
 )
 hidden(
@@ -117,7 +116,7 @@ hidden(
         for n, widths in ((6, (7, 8)), (42, (90, 100)))
     ),
 )
-hidden(linear.test_whole_results_are_alike, *flat((4, 8, (9, 10)), (5, 5, (20, 7))))
+hidden(linear.test_whole_results_are_alike, *of_each((4, 8, (9, 10)), (5, 5, (20, 7))))
 hidden(linear.test_the_layer_is_cut, *turned((4, 4, (16, 400))))
 hidden(
     linear.test_bytes_of_columns_and_rows,
@@ -134,9 +133,9 @@ hidden(linear.test_given_communicator_is_used, *flat((3, 6, (5, 7)), (2, 4, (6, 
 hidden(linear.test_each_rank_multiplies_its_own_part, *of_each((2, 6, (6, 8)), (4, 4, (10, 7))))
 hidden(
     linear.test_sends_may_wait_for_their_receives,
-    *flat((2, 4, (6, 5)), (3, 6, (6, 5)), (5, 5, (6, 5))),
+    *of_each((2, 4, (6, 5)), (3, 6, (6, 5)), (5, 5, (6, 5))),
 )
-hidden(linear.test_messages_may_arrive_in_any_order, *flat((4, 4, (6, 5)), how="again"))
+hidden(linear.test_messages_may_arrive_in_any_order, *of_each((4, 4, (6, 5)), how="again"))
 hidden(
     linear.test_time_inside_a_node_and_across_16,
     *(
