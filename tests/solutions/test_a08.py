@@ -71,7 +71,7 @@ def test_the_whole_layers_are_torchs(cases, name):
 
 
 def test_a_wrong_result_is_not_right(session, cases):
-    case = cases["MlpLayer"](2, 4, (5, 7))
+    case = cases["MlpLayer"](2, 4, (5, 7), exact=True)
     run = called(session, case)
     case.check(run)
     for number, name in enumerate(case.result_names):
@@ -79,7 +79,20 @@ def test_a_wrong_result_is_not_right(session, cases):
         results[number].flat[0] += 1e-9
         with pytest.raises(Verdict, match=f"rank 1's {name} is"):
             case.check(run)
+        case.with_(exact=False).check(run)  # roughly it is
         results[number].flat[0] -= 1e-9
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_a_usual_mistake_is_named(session, cases, name):
+    case = cases[name](3, 4, WIDTHS[name], exact=True)
+    run = called(session, case)
+    for sentence, values in case.wrong().items():
+        for value, mistaken in zip(run.values, values, strict=True):
+            value["results"] = [mistaken]
+        with pytest.raises(Verdict) as caught:
+            case.compare(run)
+        assert caught.value.sentence.endswith(sentence)
 
 
 def test_two_mlps_send_what_layers_in_pairs_do(session, cases):
