@@ -48,10 +48,7 @@ def shape_of(actions):
     for place, action in enumerate(actions):
         if not isinstance(action, Action):
             return f"a list whose element {place} is of type {type(action).__name__}, not an action"
-        if isinstance(action, Pair) and not (
-            isinstance(action.forward, Forward)
-            and isinstance(action.backward, Backward | BackwardInput)
-        ):
+        if isinstance(action, Pair) and not _is_pair(action):
             return (
                 f"a list whose element {place} is a Pair of other passes than a Forward and a "
                 "Backward or BackwardInput"
@@ -61,6 +58,14 @@ def shape_of(actions):
                 if not isinstance(number, int | np.integer) or isinstance(number, bool):
                     return f"a list whose element {place} has {number!r} for a number"
     return ""
+
+
+def _is_pair(action):
+    """Of a forward and a backward pass; which of them comes first is for the tests to say."""
+    forward, backward = action.forward, action.backward
+    if isinstance(backward, Forward):
+        forward, backward = backward, forward
+    return isinstance(forward, Forward) and isinstance(backward, Backward | BackwardInput)
 
 
 def stepped(comm, params, words, batch_sizes, inputs, targets, costs, before=False, watched=False):
