@@ -9,7 +9,7 @@ from ringside.units import format_count
 
 suite = Suite("dualpipev")
 SIZES = ((2, 5), (3, 7), (4, 16))
-HALF = 1.1
+HALF = 1.05
 
 
 def each(*sizes, **options):
