@@ -50,9 +50,9 @@ def dualpipev(num_stages: int, num_microbatches: int, stage: int) -> list:
 
         T = 6 M + 2 (S - 1) + 6 x S
 
-    seconds; up to 1.1 T earns half the points. For S = 4, M = 16 and x = 1 that is 96 + 6 + 24 =
-    126 s. Without pairs a stage needs 6 M + 4 x M seconds, here 160 s: lists whose pairs hide
-    nothing earn at most a tenth of the module.
+    seconds; up to 1.05 T earns half the points. For S = 4, M = 16 and x = 1 that is 96 + 6 + 24 =
+    126 s. Without pairs a stage needs 6 M + 4 x M seconds, here 160 s: lists with fewer than M / 2
+    pairs on a stage earn at most a tenth of the module.
 
     Source: DeepSeek-AI, DualPipe, github.com/deepseek-ai/DualPipe, 2025.
     """

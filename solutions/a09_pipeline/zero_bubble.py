@@ -43,8 +43,9 @@ def zb_h1(num_stages: int, num_microbatches: int, stage: int) -> list:
         A list of actions, chunk 0 in all.
 
     Held: at most S microbatches, on every stage.
-    Time: at most M (F + I + W) + (S - 1)(I + max(0, F - W)) where M >= S. For S = 4, M = 8 and
-    one second each that is 24 + 3 * 1 = 27 s; 1F1B takes 33 s. Half the points below 1F1B's time.
+    Time: at most M (F + I + W) + (S - 1) max(F, I, F + I - W) where M >= S. For S = 4, M = 8 and
+    one second each that is 24 + 3 * 1 = 27 s. 1F1B takes 33 s. If each W follows its I at once, a
+    step takes M (F + I + W) + (S - 1)(F + I), here 30 s: half the points below that.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024.
     """
@@ -77,8 +78,8 @@ def zb_h2(num_stages: int, num_microbatches: int, stage: int) -> list:
     Held: at most 2 S - 1 microbatches, on every stage.
     Time: where M >= 2 S - 1, each stage is idle for at most (S - 1) max(0, I - F, F + I - 2 W)
     between its first action and the end of its last one: not at all where F = I = W. For S = 4,
-    F = W = 1 s and I = 1.5 s that is 3 * 0.5 = 1.5 s. Half the points up to the bubble of
-    ``zb_h1``.
+    F = W = 1 s and I = 1.5 s that is 3 * 0.5 = 1.5 s. Half the points up to twice that, and none
+    where it is 0.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024.
     """
@@ -91,16 +92,18 @@ def zb_v(num_stages: int, num_microbatches: int, stage: int) -> list:
     """Two chunks on each stage, down the stages and up again: 1F1B's memory, and no idle stage.
 
     Piece s of the model is chunk 0 of stage s, and piece 2 S - 1 - s is its chunk 1. So the first
-    stage has both ends of the model. F, I and W of a chunk take the same time here, so you may find
-    the lists by simulating all stages in steps of that time, or by a pattern. (``stage.run`` places
-    pieces otherwise: see this schedule in ``given.replayed.timeline(..., placement="v")``.)
+    stage has both ends of the model. F, I and W of a chunk take the same time here. So you may
+    simulate all stages in steps of that time, in which each does the first action of a fixed order
+    of preference that it can do; which order is for you to try. Or write down a pattern: that of
+    PyTorch's ``ScheduleZBVZeroBubble`` gets all points. (``stage.run`` places pieces otherwise: see
+    this schedule in ``given.replayed.timeline(..., placement="v")``.)
 
     Args and returns: as those of ``zb_h1``, with actions of chunks 0 and 1.
 
     Held: at most 2 S chunks' microbatches at a time, which are as large as S of a whole stage.
-    Time: at most 6 M + S - 1 times the time of one action where M >= S. For S = 4 and M = 8 that
-    is 51 actions, half a second each if a stage's F takes one second: 25.5 s. Half the points up
-    to 6 M + 2 (S - 1).
+    Time: at most 6 M + S - 1 times the time of one action where M >= 2 S - 1. For S = 4 and M = 8
+    that is 51 actions, half a second each if a stage's F takes one second: 25.5 s. Half the points
+    up to 6 M + 2 (S - 1).
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024.
     """

@@ -110,9 +110,17 @@ hidden(
 )
 hidden(
     kv_cache.test_the_second_writer_copies_nothing,
-    *(
-        Script(f"{kv_cache.FORKED}, append {first} 1, used 3, append {second} 1, used 3")
-        for first, second in ("ab", "ba")
+    group(
+        "positions",
+        *(
+            Script(f"{kv_cache.FORKED}, append {first} 1, used 3, append {second} 1, used 3")
+            for first, second in ("ab", "ba")
+        ),
+    ),
+    group(
+        kv_cache.NOTHING,
+        Script(f"{kv_cache.FORKED}, fork b c, append c 0, append a 0, used 2"),
+        weight=0.5,
     ),
 )
 hidden(kv_cache.test_a_fork_at_the_end_of_a_page_copies_nothing, between(3, 6, at_the_end))
@@ -124,7 +132,14 @@ hidden(
     ),
 )
 hidden(kv_cache.test_forks_of_forks, between(5, 8, forks))
-hidden(kv_cache.test_nothing_leaks, between(5, 9, leaks))
+hidden(
+    kv_cache.test_nothing_leaks,
+    group("pages", between(5, 9, leaks)),
+    group(
+        kv_cache.NAMES,
+        Script(f"{kv_cache.FORKED}, fork b c, free c, fork a d, append d 1, new e, free e, new f"),
+    ),
+)
 hidden(
     kv_cache.test_errors_change_nothing,
     group(
@@ -134,12 +149,14 @@ hidden(
             "full: append b 2, used 4, append a 1, free b, append a 1",
             num_pages=4,
         ),
+        weight=2,
     ),
     group(
         "a copy's page",
         Script(
             f"{kv_cache.FORKED}, full: append b 1, used 2, free a, append b 2, used 2", num_pages=2
         ),
+        weight=2,
     ),
     group(
         "unknown names",
@@ -260,6 +277,7 @@ def too_long(output):
     return [Serve(each, capacity=300, raises="ValueError") for each in lists]
 
 
+hidden(batching.test_requests_join_others_under_way, Drawn(count=30, rate=40.0))
 hidden(
     batching.test_every_token_once,
     *(Drawn(count=n, rate=rate) for n, rate in ((9, 40.0), (30, 8.0), (50, 20.0))),
@@ -277,6 +295,10 @@ hidden(
     STREAM,
     Serve(capacity=100),
     Serve(((0.5, 3, 4),), capacity=100),
+)
+hidden(
+    batching.test_room_for_the_answers_to_come,
+    *(Drawn(count=40, rate=rate, capacity=n) for rate, n in ((10.0, 2500), (40.0, 3500))),
 )
 hidden(
     batching.test_never_over_memory,
