@@ -16,23 +16,28 @@ NARROW = (1, 2, 2, 6)
 suite = Suite("conv")
 
 
-@suite.test("values", "values", Forward(2), Forward(4), weight=9)
+@suite.test("forward", "values", Forward(2), Forward(4))
 def test_forward_on_2_to_5_ranks(case, run):
     """y alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=9)
+@suite.test("images", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS))
 def test_gradient_of_the_images(case, run):
     """dx alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=8)
+@suite.test("filters", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=14)
 def test_gradients_of_filters_and_biases(case, run):
     """dw and db alone."""
 
 
 @suite.test(
-    "values", "values", group(SMALL, Both(2, (3,), 1)), group(LARGE, Both(3, (5,), 5)), checked=False, weight=8
+    "shapes",
+    "values",
+    group(SMALL, Both(2, (3,), 1)),
+    group(LARGE, Both(3, (5,), 5)),
+    checked=False,
+    weight=8,
 )
 def test_kernels_of_1_5_and_7(case, run):
     case.check_each(run)
@@ -41,7 +46,7 @@ def test_kernels_of_1_5_and_7(case, run):
 
 
 @suite.test(
-    "values", "values", group(DIFFER, Both(3, (2, 5, 3)), Both(3, (1, 3, 1))),
+    "shapes", "values", group(DIFFER, Both(3, (2, 5, 3)), Both(3, (1, 3, 1))),
     group(SINGLE, Both(2, (3,), dtype="float32")), checked=False, weight=7,
 )  # fmt: skip
 def test_heights_that_differ_and_float32(case, run):
@@ -49,18 +54,19 @@ def test_heights_that_differ_and_float32(case, run):
 
 
 @suite.test(
-    "values", "values", Both(2, stride=2), Both(3, (3, 5, 4), stride=2), Both(3, (1, 2, 1), stride=2),
-    checked=False, weight=6,
+    "stride", "values",
+    Both(2, stride=2), Both(3, (3, 5, 4), stride=2), Both(3, (1, 2, 1), stride=2),
+    checked=False,
 )  # fmt: skip
 def test_stride_2(case, run):
     case.check_each(run)
 
 
-test_real_mpi = suite.real_ranks("reality", Both(3), weight=2)
+test_real_mpi = suite.real_ranks("calls", Both(3), weight=2)
 
 
 @suite.test(
-    "communication", "communication", Both(2), Both(4, shape=(1, 2, 3, 20)), checked=False, weight=11
+    "sparing", "communication", Both(2), Both(4, shape=(1, 2, 3, 20)), checked=False
 )  # fmt: skip
 def test_bytes_of_halos(case, run, ranks):
     case.check_each(run)
@@ -69,7 +75,7 @@ def test_bytes_of_halos(case, run, ranks):
     assert_pairs(run, case.bytes_to(case.halo_bytes()), case)
 
 
-@suite.test("communication", "communication", Both(3, (3,), parts=OF_FILTERS), weight=5)
+@suite.test("filters", "communication", Both(3, (3,), parts=OF_FILTERS), weight=3)
 def test_one_all_reduce_of_filters_and_biases(case, run):
     count = sum(each.name == "allreduce" for each in run.collectives)
     if count != 1:
@@ -79,29 +85,32 @@ def test_one_all_reduce_of_filters_and_biases(case, run):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "group", group(FORWARD, Forward(3)), group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)), weight=4
+    "calls",
+    group(FORWARD, Forward(3)),
+    group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
+    weight=4,
 )
 
 
-@suite.test("schedule", "schedule", Forward(3, (6,), announced=True), weight=8)
+@suite.test("overlap", "schedule", Forward(3, (6,), announced=True), weight=4)
 def test_rows_without_halo_do_not_wait(case, run):
     assert_interior_first(run, case)
 
 
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    "safety", group(FORWARD, Forward(3)), group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
-    kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=6,
+    "waits", group(FORWARD, Forward(3)), group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
+    kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE],
 )  # fmt: skip
 
 
-@suite.test("safety", "safety", Both(2), weight=3)
+@suite.test("calls", "safety", Both(2), weight=5)
 def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 
 
 @suite.test(
-    "speed", "speed",
-    Forward(4, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0006", announced=True), weight=7,
+    "overlap", "speed",
+    Forward(4, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0006", announced=True), weight=4,
 )  # fmt: skip
 def test_forward_hides_the_halo(case, run):
     beside = f" The halo alone takes {1e6 * case.halo_s('forward'):.0f} µs."
@@ -109,7 +118,10 @@ def test_forward_hides_the_halo(case, run):
 
 
 @suite.test(
-    "speed", "speed", Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True), weight=7
+    "overlap",
+    "speed",
+    Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True),
+    weight=4,
 )
 def test_backward_hides_halo_and_all_reduce(case, run, ranks):
     alone = Forward(case.p, case.heights, shape=case.shape, machine=case.machine,

@@ -14,22 +14,22 @@ ONLY = [PLAIN.with_(parts=parts) for parts in (RESULT, GRADIENTS)]
 suite = Suite("ring_attention_torch")
 
 
-@suite.test("values", "values", *(RingAttention(p, how="forward", announced=True) for p in (2, 3)), weight=10)
+@suite.test("result", "values", *(RingAttention(p, how="forward", announced=True) for p in (2, 3)))
 def test_result_on_2_to_5_ranks(case, run):
     """The forward pass alone."""
 
 
 @suite.test(
-    "values", "values", RingAttention(1, parts=GRADIENTS),
-    *(RingAttention(p, parts=GRADIENTS, announced=True) for p in (2, 3)), weight=10,
+    "gradients", "values", RingAttention(1, parts=GRADIENTS),
+    *(RingAttention(p, parts=GRADIENTS, announced=True) for p in (2, 3)),
 )  # fmt: skip
 def test_gradients_on_2_to_5_ranks(case, run):
     """Of q, k and v."""
 
 
 @suite.test(
-    "values", "values", group(VALUES, PLAIN.with_(causal=True), weight=2),
-    group(WORK, RingAttention(3, (8,), causal=True, parts=RESULT)), checked=False, weight=11,
+    "causal", "values", group(VALUES, PLAIN.with_(causal=True), weight=2),
+    group(WORK, RingAttention(3, (8,), causal=True, parts=RESULT)), checked=False,
 )  # fmt: skip
 def test_causal_attention(case, run):
     if case.parts == RESULT:
@@ -39,14 +39,16 @@ def test_causal_attention(case, run):
         case.check_each(run)
 
 
-@suite.test("values", "values", RingAttention(3, (4, 1, 3), announced=True), checked=False, weight=5)
+@suite.test(
+    "shapes", "values", RingAttention(3, (4, 1, 3), announced=True), checked=False, weight=8
+)
 def test_uneven_parts(case, run):
     case.check_each(run)
 
 
 @suite.test(
-    "values", "values", group(VALUES, RingAttention(2, heads=6, kv_heads=2), weight=2),
-    group(BYTES, RingAttention(2, heads=6, kv_heads=2, parts=RESULT)), checked=False, weight=6,
+    "shapes", "values", group(VALUES, RingAttention(2, heads=6, kv_heads=2), weight=2),
+    group(BYTES, RingAttention(2, heads=6, kv_heads=2, parts=RESULT)), checked=False, weight=7,
 )  # fmt: skip
 def test_fewer_heads_of_keys(case, run):
     """Without factors: they belong to the heads of keys, and repeated ones would look wrong."""
@@ -58,23 +60,23 @@ def test_fewer_heads_of_keys(case, run):
 
 
 @suite.test(
-    "values", "values", group(LARGE, RingAttention(2, spread=40.0)),
+    "tensors", "values", group(LARGE, RingAttention(2, spread=40.0)),
     group(SINGLE, RingAttention(2, dtype="float32", announced=True)),
     group(GAPS, RingAttention(2, how="gaps")), group(TWICE, RingAttention(2, how="together")),
-    checked=False, weight=6,
+    checked=False,
 )  # fmt: skip
 def test_large_scores_float32_gaps_and_two_calls(case, run):
     """Exponentials of large scores overflow; logarithms of sums don't."""
     case.check_each(run)
 
 
-test_real_gloo = suite.real_ranks("reality", RingAttention(3), weight=3)
+test_real_gloo = suite.real_ranks("calls", RingAttention(3), weight=2)
 
 
 @suite.test(
-    "communication", "communication",
+    "sparing", "communication",
     group(FORWARD, *(RingAttention(p, (4,), how="forward") for p in (2, 4))),
-    group(BOTH, *(RingAttention(p, (4,)) for p in (2, 4))), weight=9,
+    group(BOTH, *(RingAttention(p, (4,)) for p in (2, 4))), weight=6,
 )  # fmt: skip
 def test_bytes_of_both_passes(case, run, ranks):
     case.check_volume(run)
@@ -82,25 +84,29 @@ def test_bytes_of_both_passes(case, run, ranks):
 
 
 test_given_group_is_used = suite.given_communicator(
-    "group", *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)), comm="the group", weight=4
+    "calls",
+    *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)),
+    comm="the group",
+    weight=3,
 )
 
 
 @suite.test(
-    "schedule", "schedule",
-    *(group(name, case.with_(lengths=(4,))) for name, case in zip(DIRECTIONS, ONLY, strict=True)), weight=9,
+    "overlap", "schedule",
+    *(group(name, case.with_(lengths=(4,))) for name, case in zip(DIRECTIONS, ONLY, strict=True)),
+    weight=6,
 )  # fmt: skip
 def test_keys_travel_on_while_their_block_is_computed(case, run):
     case.check_travelling(run, DIRECTIONS[case.parts == GRADIENTS])
 
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    "safety", *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)), weight=8
+    "waits", *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True))
 )
 
 
 @suite.test(
-    "safety", "safety", group(INPUTS, RingAttention(2, announced=True)),
+    "calls", "safety", group(INPUTS, RingAttention(2, announced=True)),
     group(REFUSED, RingAttention(2, parts=RESULT), Refused(2)), weight=3,
 )  # fmt: skip
 def test_inputs_stay_and_wrong_lengths_are_refused(case, run):
@@ -108,12 +114,12 @@ def test_inputs_stay_and_wrong_lengths_are_refused(case, run):
         case.check_kept(run)
 
 
-@suite.test("memory", "memory", Kept(8, (4,)), weight=4)
+@suite.test("sparing", "memory", Kept(8, (4,)), weight=4)
 def test_no_keys_of_others_are_kept(case, run):
     case.check_memory(run)
 
 
-@suite.test("speed", "speed", LongRing(2, (4,)), weight=12)
+@suite.test("overlap", "speed", LongRing(2, (4,)), weight=7)
 def test_time_of_a_long_sequence_on_8_to_64_ranks(case, run, ranks):
     """A trace is believed that agrees with what the network counts, operation by operation."""
     case.check_trace(ranks)
