@@ -66,7 +66,8 @@ test_real_mpi = suite.real_ranks("calls", Both(3), weight=2)
 
 
 @suite.test(
-    "sparing", "communication", Both(2), Both(4, shape=(1, 2, 3, 20)), checked=False
+    "sparing", "communication",
+    Both(2), Both(4, shape=(1, 2, 3, 20)), Both(2, dtype="float32"), checked=False
 )  # fmt: skip
 def test_bytes_of_halos(case, run, ranks):
     case.check_each(run)

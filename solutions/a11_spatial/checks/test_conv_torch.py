@@ -100,7 +100,13 @@ def test_bytes_of_the_halos_forward(case, run, ranks):
 
 
 @suite.test(
-    "sparing", "communication", Conv2d(2), Conv2d(5, channels=(3, 2)), checked=False, weight=5
+    "sparing",
+    "communication",
+    Conv2d(2),
+    Conv2d(5, channels=(3, 2)),
+    Conv2d(3, dtype="float32"),
+    checked=False,
+    weight=5,
 )
 def test_bytes_of_both_passes(case, run, ranks):
     case.check_each(run)

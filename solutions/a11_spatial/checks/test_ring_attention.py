@@ -65,7 +65,8 @@ def test_fewer_kv_heads(case, run):
 
 
 @suite.test(
-    "arguments", "values", group(SINGLE, Attention(3, (4,), dtype="float32")),
+    "arguments", "values",
+    group(SINGLE, *(Attention(3, (4,), causal=c, dtype="float32") for c in (False, True))),
     group(NAN, Attention(3, nan_of=1)), group(SHORT, Attention(2, (1,)), Attention(1, (5,))),
     group(REFUSED, Attention(2, (2,)), *WRONG),
 )  # fmt: skip
@@ -91,7 +92,8 @@ def test_each_rank_computes_with_its_own_queries(case, run):
 
 @suite.test(
     "ring", "communication",
-    Attention(2, (4,)), Attention(5), Attention(3, (40,), width=20)
+    Attention(2, (4,)), Attention(5), Attention(3, (40,), width=20),
+    Attention(3, dtype="float32"),
 )  # fmt: skip
 def test_keys_and_values_are_sent_once_round_a_ring(case, run, ranks):
     bounds = [case.allowed_bytes] * case.p

@@ -75,7 +75,10 @@ test_real_gloo = suite.real_ranks("calls", RingAttention(3), weight=2)
 
 @suite.test(
     "sparing", "communication",
-    group(FORWARD, *(RingAttention(p, (4,), how="forward") for p in (2, 4))),
+    group(
+        FORWARD, *(RingAttention(p, (4,), how="forward") for p in (2, 4)),
+        RingAttention(3, (4,), how="forward", dtype="float32"),
+    ),
     group(BOTH, *(RingAttention(p, (4,)) for p in (2, 4))), weight=6,
 )  # fmt: skip
 def test_bytes_of_both_passes(case, run, ranks):

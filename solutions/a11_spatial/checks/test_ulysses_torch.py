@@ -83,6 +83,7 @@ def test_each_rank_takes_some_of_the_heads(case, run):
     "communication",
     Ulysses(2, backward=False),
     Ulysses(5, 2, heads=5, backward=False),
+    Ulysses(2, dtype="float32", backward=False),
     weight=8,
 )
 def test_bytes_forward(case, run, ranks):

@@ -6,6 +6,7 @@ from ringside.checking.suite import Suite, group
 HALVES = "the result", "the gradients"
 CUT, OTHER = "lengths that can be cut", "other lengths"
 FEW, SINGLE, GAPS, TWICE = "fewer heads of keys", "float32", "tensors with gaps", "two calls"
+LARGE = "large scores"
 FORWARD, BOTH = "the forward pass", "both passes"
 DIRECTIONS = "forward", "backward"
 PLAIN = ZigzagAttention(3, announced=True)
@@ -41,6 +42,7 @@ def test_gradients_on_2_to_5_ranks(case, run):
 
 @suite.test(
     "tensors", "values", group(FEW, ZigzagAttention(2, heads=4, kv_heads=2)),
+    group(LARGE, ZigzagAttention(2, spread=40.0)),
     group(SINGLE, ZigzagAttention(2, dtype="float32", announced=True)),
     group(GAPS, ZigzagAttention(2, how="gaps", announced=True)),
     group(TWICE, ZigzagAttention(2, how="together")), checked=False,
@@ -53,7 +55,8 @@ test_real_gloo = suite.real_ranks("calls", ZigzagAttention(3), weight=2)
 
 
 @suite.test(
-    "sparing", "communication", group(FORWARD, ZigzagAttention(3, how="forward")),
+    "sparing", "communication",
+    group(FORWARD, *(ZigzagAttention(3, how="forward", dtype=d) for d in ("float64", "float32"))),
     group(BOTH, ZigzagAttention(3)),
 )  # fmt: skip
 def test_bytes_of_both_passes(case, run, ranks):

@@ -82,6 +82,7 @@ hidden(
             (18, 2, (1, 1, 3)), (3, 40, (2, 4, 100)),
         )
     ),
+    Exchange(4, (3,), shape=SOME, dtype="float32"),
 )  # fmt: skip
 hidden(halo.test_given_communicator_is_used, *(Exchange(p, shape=SOME) for p in (3, 4)))
 hidden(
@@ -146,6 +147,7 @@ hidden(
             (10, 3, (1, 1, 1, 6)), (18, 2, (1, 1, 1, 5)), (3, 20, (1, 3, 2, 200)),
         )
     ),
+    Both(3, dtype="float32"),
 )  # fmt: skip
 hidden(
     conv.test_one_all_reduce_of_filters_and_biases,
@@ -385,7 +387,10 @@ hidden(
 )
 hidden(
     ring.test_float32_nan_short_parts_and_wrong_arguments,
-    group(ring.SINGLE, *(Attention(p, (4,), dtype="float32") for p in (2, 4))),
+    group(
+        ring.SINGLE,
+        *(Attention(p, (4,), causal=p == 4, dtype="float32") for p in (2, 4)),
+    ),
     group(ring.NAN, Attention(4, nan_of=2)),
     group(ring.SHORT, Attention(3, (1,)), Attention(2, (1,)), Attention(1, (5,))),
     group(ring.REFUSED, Attention(2, (2,)), *ring.WRONG),
@@ -402,6 +407,7 @@ hidden(
             (3, 64, 40),
         )
     ),
+    Attention(4, dtype="float32"),
 )  # fmt: skip
 hidden(ring.test_given_communicator_is_used, Attention(4))
 hidden(
@@ -478,6 +484,7 @@ hidden(
 hidden(
     conv_torch.test_bytes_of_both_passes,
     *(Conv2d(p, (h,), channels=channels, width=width) for p, h, channels, width in SHAPES),
+    Conv2d(4, (3,), dtype="float32"),
 )
 hidden(
     conv_torch.test_gradients_that_nobody_asked_for_send_nothing,
@@ -544,6 +551,7 @@ hidden(ulysses.test_each_rank_takes_some_of_the_heads, Ulysses(4, width=4, backw
 hidden(
     ulysses.test_bytes_forward,
     *(Ulysses(p, n, heads=heads, width=width, backward=False) for p, n, heads, width in HEADS),
+    Ulysses(4, dtype="float32", backward=False),
 )
 hidden(
     ulysses.test_bytes_of_both_passes,
@@ -580,7 +588,11 @@ BYTES_OF = (
 def moved(kind, names):
     """Groups of cases on ranks with so many positions, of the forward pass and of both."""
     return [
-        group(name, *(kind(p, (n,), batch=1, how=how, announced=True) for p, n in sizes))
+        group(
+            name,
+            *(kind(p, (n,), batch=1, how=how, announced=True) for p, n in sizes),
+            kind(3, (4,), how=how, dtype="float32"),
+        )
         for name, how, sizes in zip(names, ("forward", "plain"), BYTES_OF, strict=True)
     ]
 
@@ -696,6 +708,7 @@ hidden(
 hidden(
     zigzag.test_fewer_heads_float32_gaps_and_two_calls,
     group(zigzag.FEW, ZigzagAttention(3, heads=4, kv_heads=2)),
+    group(zigzag.LARGE, ZigzagAttention(3, spread=40.0)),
     group(zigzag.SINGLE, ZigzagAttention(3, dtype="float32", announced=True)),
     group(zigzag.GAPS, ZigzagAttention(3, how="gaps", announced=True)),
     group(zigzag.TWICE, ZigzagAttention(3, how="together")),

@@ -104,7 +104,8 @@ def test_groups_of_unknown_axes_are_refused(case, run):
 @suite.test(
     "neighbours", "values",
     Neighbour(rank=5, gives=3), Neighbour(rank=1, axis="data", step=-1, gives=4),
-    Neighbour(rank=9, step=-2, gives=10), Neighbour(rank=2, axis="pipe", step=3, gives=8), weight=9,
+    Neighbour(rank=9, step=-2, gives=10), Neighbour(rank=2, axis="pipe", step=3, gives=8),
+    Neighbour(rank=1, step=7, gives=2), Neighbour(rank=3, axis="data", step=-5, gives=0), weight=9,
 )  # fmt: skip
 def test_neighbours_on_a_ring(case, run):
     """Coordinates count modulo the size of the axis."""

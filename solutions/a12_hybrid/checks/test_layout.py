@@ -101,7 +101,12 @@ def test_layout_placements(case, run):
 
 
 @suite.test(
-    "execute", "values", Execute(layout={"batch": "all"}, sends=0), Execute(sends=1536), weight=8
+    "execute",
+    "values",
+    Execute(layout={"batch": "all"}, sends=0),
+    Execute(sends=1536),
+    Execute(dtype="float32", sends=768),
+    weight=8,
 )
 def test_layout_runs_on_one_axis(case, run):
     counted(case, run)

@@ -64,6 +64,7 @@ def test_state_of_every_stage(case, run):
     ),
     group(ZERO, MemoryBytes(zero=1, gives=1908)),
     group(AGAIN, MemoryBytes(recompute="full", gives=2520), weight=3),
+    group(UNEVEN, MemoryBytes((3, *EXAMPLE[1:]), gives=5216), weight=3),
 )  # fmt: skip
 def test_memory_of_mixtures(case, run):
     """State and activations of the first stage."""

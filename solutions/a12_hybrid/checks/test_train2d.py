@@ -79,7 +79,13 @@ def test_bytes_of_a_column(case, run, ranks):
     assert_axis(run, case, 0, allowed)
 
 
-@suite.test("sparing", "communication", Train(6, 2, (30, 24, 12), (1,)), weight=7)
+@suite.test(
+    "sparing",
+    "communication",
+    Train(6, 2, (30, 24, 12), (1,)),
+    Train(6, 2, (30, 24, 12), (1,), dtype="float32"),
+    weight=7,
+)
 def test_bytes_of_a_row(case, run):
     assert_axis(run, case, 1, [case.steps * (case.summed(r) + FREE) for r in range(case.p)])
 

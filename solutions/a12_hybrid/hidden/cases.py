@@ -151,7 +151,10 @@ hidden(
         for axes in (("expert",), ("data", "experts"), ("pipe", "pipe"))
     ),
 )
-hidden(grid.test_neighbours_on_a_ring, *neighbours((OF_THREE[0], OF_THREE[4]), (1, -1, 2), True))
+hidden(
+    grid.test_neighbours_on_a_ring,
+    *neighbours((OF_THREE[0], OF_THREE[4]), (1, -1, 2, 9, -11), True),
+)
 hidden(grid.test_neighbours_where_an_axis_ends, *neighbours((OF_THREE[3],), (1, -1, 3), False))
 hidden(
     grid.test_asked_axes_are_inside_nodes,
@@ -261,6 +264,7 @@ hidden(
             (4, 2, (100, 200, 40), 2),
         )
     ),
+    Train(8, 2, (24, 32, 16), (1,), dtype="float32"),
 )
 hidden(train2d.test_given_communicator_is_used, Train(4), Train(6, 2))
 hidden(
@@ -427,6 +431,11 @@ hidden(
     group(
         predict.AGAIN,
         on_grids(MemoryBytes, RECOMPUTED, {"vocabulary": 5000}, recompute="full"),
+        weight=3,
+    ),
+    group(
+        predict.UNEVEN,
+        on_grids(MemoryBytes, ((4, 2, 4, 2), (1, 2, 8, 4)), {"num_layers": 19}),
         weight=3,
     ),
 )
