@@ -57,11 +57,11 @@ class Tensors(InParts, Case):
     def check_parts(self, run, parts):
         """Compare these parts; look at what was changed, and at collectives."""
         assert_ran(run, self)
-        for rank, value in enumerate(run.values):
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
             for part in self.titles:
-                if part in parts and self.rights[part] is not None:
+                if part in parts and right[part] is not None:
                     what = f"rank {rank}'s {self.titles[part]}"
-                    self._check_near(value[part], self.rights[part][rank], what)
+                    self._check_near(value[part], right[part], what)
             if value["changed"]:
                 raise self.fail(f"rank {rank} changed an argument or the gradient of the result.")
         self.check_collectives(run)
@@ -162,6 +162,24 @@ class Conv2d(Tensors):
         x, weight, bias, dy = self.whole
         own = self.rows(x)[rank], weight, bias if self.bias else None, self.rows(dy)[rank]
         return *own, self.needs, self.how, self.dtype
+
+    def wrong(self):
+        if self.how != "plain" or self.needs != "all":
+            return {}
+        x, weight, _, dy = (each.astype("float64") for each in self.whole)
+        turned, right = weight[:, :, ::-1, ::-1], self.right()
+        seen, sums, inputs = self.rows(self._windows(x)), [], []
+        for own, windows, rows in zip(right, seen, self.rows(dy), strict=True):
+            dw = np.einsum("bchwij,bohw->ocij", windows, rows)
+            sums.append({**own, "dw": dw, "db": rows.sum(axis=(0, 2, 3))})
+            dx = np.einsum("bohwij,ocij->bchw", self._windows(rows), turned)
+            inputs.append({**own, "dx": dx})
+        return {
+            "These are the sums over this rank's rows alone; sums over all ranks' are asked for.": (
+                sums
+            ),
+            "What the neighbours' outputs add at this part's edges is missing.": inputs,
+        }
 
     @functools.cached_property
     def rights(self):
