@@ -1,49 +1,24 @@
-"""predict.py: against published tables, exact counts, and replays of a traced GPT."""
+"""predict.py: against exact counts, and replays of a traced GPT."""
 
 from checks import replays
 from checks.cases_predict import (
     EXAMPLE,
     Faster,
     MemoryBytes,
-    NumParameters,
     SentBytes,
     StateBytes,
-    StepFlops,
     StepS,
-    published_days,
-    published_parameters,
     replayed,
     traced,
 )
 from ringside.checking.suite import Suite, group
 
 suite = Suite("predict")
-NONE, AGAIN = "no recomputation", "recomputation"
+AGAIN = "recomputation"
 PLAIN, ZERO = "mixtures without ZeRO", "ZeRO"
 UNEVEN, INTERLEAVED, FASTER = "uneven stages", "interleaved stages", "faster machines"
-GPT3 = (96, 12288, 96, 1536, 51200, 2048)
 FREE = "textbook,alpha_s=0,beta_s_per_byte=0,flop_per_s=1e6"  # no message takes time
 TIMES = replayed(replays)
-
-
-@suite.test(
-    "model", "values", *published_parameters(), NumParameters(gives=520, within=0.02), weight=8
-)
-def test_parameters(case, run):
-    """Megatron-LM's models, and the docstring's."""
-
-
-@suite.test(
-    "model", "values", group(NONE, StepFlops(recompute=False, gives=65088)),
-    group(AGAIN, StepFlops(gives=85824), StepFlops(GPT3, gives=4.522e18)), weight=9,
-)  # fmt: skip
-def test_flops_of_a_step(case, run):
-    """The logits aren't computed again."""
-
-
-@suite.test("model", "values", *published_days(), weight=7)
-def test_days_of_megatrons_table(case, run):
-    """8 FLOPs for each parameter and token."""
 
 
 @suite.test(
@@ -72,7 +47,7 @@ def test_memory_of_mixtures(case, run):
 
 @suite.test(
     "bytes", "communication", SentBytes(gives=384), SentBytes(data=4, pipeline=1, gives=384),
-    *traced(replays, "tensor"), weight=7,
+    *traced(replays, "tensor"), weight=10,
 )  # fmt: skip
 def test_bytes_of_the_tensor_axis(case, run):
     """Four rings a layer and microbatch."""
@@ -81,7 +56,7 @@ def test_bytes_of_the_tensor_axis(case, run):
 @suite.test(
     "bytes", "communication", SentBytes(axis="pipeline", gives=96),
     SentBytes(data=4, pipeline=1, axis="pipeline", gives=0),
-    *traced(replays, "pipeline"), weight=6,
+    *traced(replays, "pipeline"), weight=9,
 )  # fmt: skip
 def test_bytes_of_the_pipeline_axis(case, run):
     """To each neighbour."""
@@ -89,7 +64,7 @@ def test_bytes_of_the_pipeline_axis(case, run):
 
 @suite.test(
     "bytes", "communication", SentBytes(axis="data", gives=268),
-    SentBytes(data=4, pipeline=1, axis="data", gives=804), *traced(replays, "data"), weight=7,
+    SentBytes(data=4, pipeline=1, axis="data", gives=804), *traced(replays, "data"), weight=9,
 )  # fmt: skip
 def test_bytes_of_the_data_axis(case, run):
     """Once a step."""
@@ -111,12 +86,12 @@ def test_bytes_of_zero_2_and_3(case, run):
     """For each microbatch."""
 
 
-@suite.test("step", "speed", *(case for case in TIMES if case.pipeline == 1), weight=6)
+@suite.test("step", "speed", *(case for case in TIMES if case.pipeline == 1), weight=7)
 def test_step_without_stages(case, run):
     """As a traced GPT takes it."""
 
 
-@suite.test("step", "speed", *(case for case in TIMES if case.pipeline > 1), weight=7)
+@suite.test("step", "speed", *(case for case in TIMES if case.pipeline > 1), weight=9)
 def test_step_with_stages(case, run):
     """As a traced GPT takes it."""
 
@@ -127,7 +102,7 @@ def test_step_with_stages(case, run):
     group(INTERLEAVED, StepS(
         (4, *EXAMPLE[1:]), 1, 1, 2, interleave=2, machine=FREE, gives=0.068976,
     )),
-    group(FASTER, Faster(TIMES[-1].model, 4, 4, 4, 2)), weight=14,
+    group(FASTER, Faster(TIMES[-1].model, 4, 4, 4, 2)), weight=17,
 )  # fmt: skip
 def test_uneven_and_interleaved_stages_and_faster_machines(case, run):
     """As the formula says."""

@@ -17,13 +17,9 @@ from checks.cases_planner import GB, MODELS, Plan
 from checks.cases_predict import (
     Faster,
     MemoryBytes,
-    NumParameters,
     SentBytes,
     StateBytes,
-    StepFlops,
     StepS,
-    published_days,
-    published_parameters,
     replayed,
     traced,
 )
@@ -370,15 +366,6 @@ def on_grids(kind, grids=GRIDS, of_model=None, **options):
     ]
 
 
-def flops(recompute):
-    return lambda rng: [answered(StepFlops(model(rng), recompute)) for _ in range(4)]
-
-
-def small_models(rng):
-    """Words and positions are a large share of these."""
-    return [answered(NumParameters(model(rng, hidden=64 * k, num_layers=k))) for k in (1, 2, 5)]
-
-
 def states(rng):
     psi, d = int(rng.integers(10**6, 10**9)), int(rng.integers(2, 2000))
     several = [(7_500_000_000, 64), (7_500_000_000, 4), (psi * d, d), (1200, 1)]
@@ -415,13 +402,6 @@ def faster(rng):
     return [Faster(model(rng), *sizes, on=on) for sizes in GRIDS]
 
 
-hidden(predict.test_parameters, *published_parameters(), small_models)
-hidden(
-    predict.test_flops_of_a_step,
-    group(predict.NONE, answered(StepFlops(predict.GPT3, False)), flops(False)),
-    group(predict.AGAIN, answered(StepFlops(predict.GPT3)), flops(True)),
-)
-hidden(predict.test_days_of_megatrons_table, *published_days())
 hidden(predict.test_state_of_every_stage, states)
 hidden(
     predict.test_memory_of_mixtures,
