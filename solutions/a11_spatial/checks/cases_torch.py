@@ -237,6 +237,11 @@ class Conv2d(Tensors):
         for rank, nbytes in enumerate(self.allowed_bytes):
             assert_moved(run, nbytes + 0.5, self, what, rank=rank)
 
+    def check_parts(self, run, parts):
+        super().check_parts(run, parts)
+        if hasattr(run, "trace") and self.p > 1:  # real ranks have none
+            self.check_peers(run, ends=True)
+
     def check_collective(self, record):
         nbytes = self.summed_bytes
         if record.nbytes and (record.name != "allreduce" or record.nbytes > nbytes):
@@ -247,10 +252,13 @@ class Conv2d(Tensors):
 
     def check_peers(self, run, ends=False):
         """Messages went to neighbours only; with ``ends`` the image's two are neighbours, too."""
-        allowed = [{r for r in (rank - 1, rank + 1) if 0 <= r < self.p} for rank in range(self.p)]
-        if ends:
-            allowed[0].add(self.p - 1)
-            allowed[-1].add(0)
+        world = list(run.members or range(self.p))
+        allowed = [set() for _ in range(run.world_size)]
+        for rank, member in enumerate(world):
+            allowed[member] = {world[r] for r in (rank - 1, rank + 1) if 0 <= r < self.p}
+        if ends and self.p > 1:
+            allowed[world[0]].add(world[-1])
+            allowed[world[-1]].add(world[0])
         assert_peers(run, allowed, self, "halo rows travel between neighbours")
 
     @property

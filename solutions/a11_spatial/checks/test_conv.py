@@ -16,28 +16,28 @@ NARROW = (1, 2, 2, 6)
 suite = Suite("conv")
 
 
-@suite.test("forward", "values", Forward(2), Forward(4))
+@suite.test("values", "values", Forward(2), Forward(4), weight=1)
 def test_forward_on_2_to_5_ranks(case, run):
     """y alone."""
 
 
-@suite.test("images", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS))
+@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=7)
 def test_gradient_of_the_images(case, run):
     """dx alone."""
 
 
-@suite.test("filters", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=14)
+@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=5)
 def test_gradients_of_filters_and_biases(case, run):
     """dw and db alone."""
 
 
 @suite.test(
-    "shapes",
+    "values",
     "values",
     group(SMALL, Both(2, (3,), 1)),
-    group(LARGE, Both(3, (5,), 5)),
+    group(LARGE, Both(3, (5,), 5), weight=3),
     checked=False,
-    weight=8,
+    weight=7,
 )
 def test_kernels_of_1_5_and_7(case, run):
     case.check_each(run)
@@ -46,8 +46,8 @@ def test_kernels_of_1_5_and_7(case, run):
 
 
 @suite.test(
-    "shapes", "values", group(DIFFER, Both(3, (2, 5, 3)), Both(3, (1, 3, 1))),
-    group(SINGLE, Both(2, (3,), dtype="float32")), checked=False, weight=7,
+    "values", "values", group(DIFFER, Both(3, (2, 5, 3)), Both(3, (1, 3, 1))),
+    group(SINGLE, Both(2, (3,), dtype="float32")), checked=False, weight=6,
 )  # fmt: skip
 def test_heights_that_differ_and_float32(case, run):
     case.check_each(run)
@@ -68,7 +68,7 @@ test_real_mpi = suite.real_ranks("calls", Both(3), weight=2)
 @suite.test(
     "sparing", "communication",
     Both(2), Both(4, shape=(1, 2, 3, 20)), Both(2, dtype="float32"), checked=False
-)  # fmt: skip
+, weight=4)  # fmt: skip
 def test_bytes_of_halos(case, run, ranks):
     case.check_each(run)
     sent = [sum(own.values()) + int(case.ring_bytes) for own in case.halo_bytes()]
@@ -76,7 +76,7 @@ def test_bytes_of_halos(case, run, ranks):
     assert_pairs(run, case.bytes_to(case.halo_bytes()), case)
 
 
-@suite.test("filters", "communication", Both(3, (3,), parts=OF_FILTERS), weight=3)
+@suite.test("sparing", "communication", Both(3, (3,), parts=OF_FILTERS), weight=11)
 def test_one_all_reduce_of_filters_and_biases(case, run):
     count = sum(each.name == "allreduce" for each in run.collectives)
     if count != 1:
@@ -89,11 +89,11 @@ test_given_communicator_is_used = suite.given_communicator(
     "calls",
     group(FORWARD, Forward(3)),
     group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
-    weight=4,
+    weight=7,
 )
 
 
-@suite.test("overlap", "schedule", Forward(3, (6,), announced=True), weight=4)
+@suite.test("overlap", "schedule", Forward(3, (6,), announced=True), weight=3)
 def test_rows_without_halo_do_not_wait(case, run):
     assert_interior_first(run, case)
 
@@ -104,7 +104,7 @@ test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
 )  # fmt: skip
 
 
-@suite.test("calls", "safety", Both(2), weight=5)
+@suite.test("calls", "safety", Both(2), weight=13)
 def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 
@@ -122,7 +122,7 @@ def test_forward_hides_the_halo(case, run):
     "overlap",
     "speed",
     Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True),
-    weight=4,
+    weight=17,
 )
 def test_backward_hides_halo_and_all_reduce(case, run, ranks):
     alone = Forward(case.p, case.heights, shape=case.shape, machine=case.machine,

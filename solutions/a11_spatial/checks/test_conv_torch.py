@@ -20,28 +20,31 @@ suite = Suite("conv_torch")
 
 
 @suite.test(
-    "rows",
+    "values",
     "values",
     Conv2d(2, (4,), 2, parts=IMAGES),
     Conv2d(3, (3,), 2, (3, 1), parts=IMAGES),
+    weight=1,
 )
 def test_rows_and_gradients_on_2_to_5_ranks(case, run):
     """y and dx alone."""
 
 
 @suite.test(
-    "weights",
+    "values",
     "values",
     Conv2d(2, (4,), 2, parts=WEIGHTS),
     Conv2d(3, (3,), 2, (3, 1), parts=WEIGHTS),
+    weight=1,
 )
 def test_gradients_of_weights_and_biases(case, run):
     """dw and db alone."""
 
 
 @suite.test(
-    "shapes", "values", group(SMALL, Conv2d(3, kernel=1)), group(LARGE, Conv2d(3, kernel=5)),
-    checked=False, weight=8,
+    "values", "values",
+    group(SMALL, Conv2d(3, kernel=1)), group(LARGE, Conv2d(3, kernel=5), weight=3),
+    checked=False, weight=6,
 )  # fmt: skip
 def test_kernels_of_1_and_5(case, run):
     case.check_each(run)
@@ -50,9 +53,9 @@ def test_kernels_of_1_and_5(case, run):
 
 
 @suite.test(
-    "shapes", "values", group(DIFFER, Conv2d(3, (4, 1, 6), parts=IMAGES), weight=2),
+    "values", "values", group(DIFFER, Conv2d(3, (4, 1, 6), parts=IMAGES), weight=2),
     group(LOW, Conv2d(2, (1,), parts=IMAGES), Conv2d(1, parts=IMAGES)),
-    group(REFUSED, Conv2d(2, parts=IMAGES), *WRONG), weight=9,
+    group(REFUSED, Conv2d(2, parts=IMAGES), *WRONG), weight=2,
 )  # fmt: skip
 def test_uneven_heights_and_low_parts(case, run):
     if isinstance(case, RefusedConv):
@@ -60,26 +63,26 @@ def test_uneven_heights_and_low_parts(case, run):
 
 
 @suite.test(
-    "tensors", "values", group(SINGLE, Conv2d(3, dtype="float32")),
-    group(HALF, Conv2d(3, dtype="bfloat16")), checked=False, weight=4,
+    "values", "values", group(SINGLE, Conv2d(3, dtype="float32")),
+    group(HALF, Conv2d(3, dtype="bfloat16")), checked=False, weight=3,
 )  # fmt: skip
 def test_float32_and_bfloat16(case, run):
     case.check_each(run)
 
 
 @suite.test(
-    "tensors", "values", group(GAPS, Conv2d(3, batch=2, how="gaps")),
+    "values", "values", group(GAPS, Conv2d(3, batch=2, how="gaps")),
     group(SUM, Conv2d(3, batch=2, how="sum")), group(NO_BIAS, Conv2d(2, bias=False)),
-    group(TWICE, Conv2d(3, how="together")), checked=False, weight=9,
+    group(TWICE, Conv2d(3, how="together"), weight=4), checked=False, weight=13,
 )  # fmt: skip
 def test_gaps_sums_no_bias_and_two_calls(case, run):
     case.check_each(run)
 
 
-test_real_gloo = suite.real_ranks("group", Conv2d(3), weight=2)
+test_real_gloo = suite.real_ranks("group", Conv2d(3), weight=6)
 
 
-@suite.test("neighbours", "communication", Conv2d(3, needs="none"), checked=False)
+@suite.test("sparing", "communication", Conv2d(3, needs="none"), checked=False, weight=4)
 def test_rows_go_from_neighbour_to_neighbour(case, run):
     case.check_collectives(run)
     case.check_peers(run, ends=True)
@@ -106,7 +109,7 @@ def test_bytes_of_the_halos_forward(case, run, ranks):
     Conv2d(5, channels=(3, 2)),
     Conv2d(3, dtype="float32"),
     checked=False,
-    weight=5,
+    weight=9,
 )
 def test_bytes_of_both_passes(case, run, ranks):
     case.check_each(run)
@@ -116,7 +119,7 @@ def test_bytes_of_both_passes(case, run, ranks):
 
 @suite.test(
     "sparing", "communication", group(DATA, Conv2d(3, needs="weights")),
-    group(FROZEN, Conv2d(3, needs="x")), group(BIAS, Conv2d(3, needs="bias")), weight=3,
+    group(FROZEN, Conv2d(3, needs="x")), group(BIAS, Conv2d(3, needs="bias")), weight=9,
 )  # fmt: skip
 def test_gradients_that_nobody_asked_for_send_nothing(case, run):
     case.check_moved(run)
@@ -124,7 +127,7 @@ def test_gradients_that_nobody_asked_for_send_nothing(case, run):
 
 test_given_group_is_used = suite.given_communicator(
     "group", group(BOTH[0], Conv2d(3, (3,), parts=IMAGES)),
-    group(BOTH[1], Conv2d(3, (3,), parts=WEIGHTS)), comm="the group", weight=4,
+    group(BOTH[1], Conv2d(3, (3,), parts=WEIGHTS)), comm="the group", weight=9,
 )  # fmt: skip
 test_sends_may_wait_and_all_is_completed = suite.slow_messages(
     "waits",

@@ -30,8 +30,9 @@ def test_heights_that_differ_and_wider_halos(case, run):
 
 
 @suite.test(
-    "shapes", "values", group("float32", Exchange(2, (2,), 1, (2, 1, 1), dtype="float32")),
-    group("no halo", Exchange(2, (3,), 0), Exchange(1, (4,))), weight=16,
+    "shapes", "values",
+    group("float32", Exchange(2, (2,), 1, (2, 1, 1), dtype="float32"), weight=3),
+    group("no halo", Exchange(2, (3,), 0), Exchange(1, (4,))), weight=1,
 )  # fmt: skip
 def test_float32_no_halo_and_one_rank(case, run):
     """No message where there is no halo."""
@@ -81,7 +82,7 @@ def test_bytes_and_messages_to_each_neighbour(case, run, ranks):
 test_given_communicator_is_used = suite.given_communicator("calls", Exchange(3, (3,)), weight=7)
 
 
-@suite.test("grid", "communication", ExchangeGrid(9, (3, 3, 3)), weight=7)
+@suite.test("grid", "communication", ExchangeGrid(9, (3, 3, 3)), weight=8)
 def test_corners_of_a_grid_need_no_message(case, run, ranks):
     assert_counted(case, run, ranks)
     assert_few_messages(case, run)

@@ -26,39 +26,61 @@ suite = Suite("ring_attention")
 
 
 @suite.test(
-    "softmax", "values", Attention(2, (4,)), Attention(3, (5,), 2, 1), Attention(4, (3,), 1, 3)
+    "softmax",
+    "values",
+    Attention(2, (4,), announced=True),
+    Attention(3, (5,), 2, 1, announced=True),
+    Attention(4, (3,), 1, 3, announced=True),
+    weight=3,
 )
 def test_attention_on_2_to_5_ranks(case, run):
     """Not causal."""
 
 
 @suite.test(
-    "causal", "values",
-    group(EQUAL, Attention(2, (4,), 2, causal=True), Attention(4, (3,), 2, causal=True), weight=2),
-    group(DIFFER, Attention(2, (5, 2), causal=True), Attention(3, (4, 1, 6), causal=True)),
+    "softmax", "values",
+    group(
+        EQUAL, *(Attention(p, (n,), 2, causal=True, announced=True) for p, n in ((2, 4), (4, 3))),
+        weight=2,
+    ),
+    group(
+        DIFFER,
+        *(Attention(len(n), n, causal=True, announced=True) for n in ((5, 2), (4, 1, 6))),
+    ),
+    weight=8,
 )  # fmt: skip
 def test_causal(case, run):
     """Positions count in the whole sequence."""
 
 
 @suite.test(
-    "large", "values", Attention(2, (5,), kind="thousands"), Attention(4, (4,), kind="thousands")
+    "softmax",
+    "values",
+    Attention(2, (5,), kind="thousands", announced=True),
+    Attention(4, (4,), kind="thousands", announced=True),
+    weight=8,
 )
 def test_scores_of_thousands(case, run):
     """``exp`` of them is infinite, or 0."""
 
 
-@suite.test("shapes", "values", Attention(2, (5, 2)), Attention(3, (4, 1, 6)), weight=7)
+@suite.test(
+    "softmax",
+    "values",
+    Attention(2, (5, 2), announced=True),
+    Attention(3, (4, 1, 6), announced=True),
+    weight=4,
+)
 def test_uneven_parts(case, run):
     """Not causal."""
 
 
 @suite.test(
-    "shapes",
+    "softmax",
     "values",
-    Attention(2, heads=4, kv_heads=2),
-    Attention(3, heads=6, kv_heads=2),
-    weight=7,
+    Attention(2, heads=4, kv_heads=2, announced=True),
+    Attention(3, heads=6, kv_heads=2, announced=True),
+    weight=4,
 )
 def test_fewer_kv_heads(case, run):
     assert_bytes(run, [case.allowed_bytes] * case.p, case)
@@ -75,17 +97,17 @@ def test_float32_nan_short_parts_and_wrong_arguments(case, run):
         assert_messages(run, [0] * case.p, case)
 
 
-@suite.test("calls", "values", Attention(3), weight=5)
+@suite.test("calls", "values", Attention(3), weight=22)
 def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 
 
-test_real_mpi = suite.real_ranks("calls", Attention(3, (2,)), weight=2)
+test_real_mpi = suite.real_ranks("calls", Attention(3, (2,)), weight=6)
 
 
 @suite.test(
-    "own_queries", "communication", Attention(3, announced=True), checked=False
-)  # fmt: skip
+    "softmax", "communication", Attention(3, announced=True), checked=False
+, weight=1)  # fmt: skip
 def test_each_rank_computes_with_its_own_queries(case, run):
     assert_shared(run, case)
 
@@ -101,11 +123,11 @@ def test_keys_and_values_are_sent_once_round_a_ring(case, run, ranks):
     assert_shares((1, lambda: assert_bytes(run, bounds, case)), (2, lambda: assert_ring(run, case)))
 
 
-test_given_communicator_is_used = suite.given_communicator("calls", Attention(3), weight=4)
+test_given_communicator_is_used = suite.given_communicator("calls", Attention(3), weight=5)
 
 
 @suite.test(
-    "overlap", "schedule", Attention(3, announced=True), Attention(6, announced=True), weight=5
+    "overlap", "schedule", Attention(3, announced=True), Attention(6, announced=True), weight=1
 )
 def test_the_next_block_travels_while_one_is_computed(case, run):
     assert_overlap(run, case)
@@ -123,7 +145,7 @@ test_sends_may_wait_and_all_is_completed = suite.slow_messages("waits", Attentio
 @suite.test(
     "overlap", "speed",
     group(LONG_BLOCKS, Attention(6, (8,), width=8, machine=QUICK, announced=True)),
-    group(LONG_MESSAGES, Attention(6, (4,), width=8, machine=QUICK, announced=True)), weight=5,
+    group(LONG_MESSAGES, Attention(6, (4,), width=8, machine=QUICK, announced=True)), weight=15,
 )  # fmt: skip
 def test_blocks_and_messages_hide_behind_each_other(case, run):
     assert_makespan(run, case.takes_s(), case)

@@ -15,24 +15,29 @@ suite = Suite("ulysses_torch")
 
 
 @suite.test(
-    "result", "values", Ulysses(2, batch=2, backward=False), Ulysses(3, 2, 2, 3, backward=False)
+    "values",
+    "values",
+    Ulysses(2, batch=2, backward=False),
+    Ulysses(3, 2, 2, 3, backward=False),
+    weight=6,
 )
 def test_results_on_2_to_5_ranks(case, run):
     """The forward pass."""
 
 
 @suite.test(
-    "gradients",
+    "values",
     "values",
     Ulysses(2, batch=2, parts=GRADIENTS),
     Ulysses(3, 2, 2, 3, parts=GRADIENTS),
+    weight=11,
 )
 def test_gradients_on_2_to_5_ranks(case, run):
     """Of q, k and v."""
 
 
 @suite.test(
-    "shapes", "values", group(VALUES, Ulysses(2, kv_heads=2), weight=2),
+    "values", "values", group(VALUES, Ulysses(2, kv_heads=2), weight=2),
     group(BYTES, Ulysses(2, heads=8, kv_heads=2, backward=False)), checked=False, weight=9,
 )  # fmt: skip
 def test_fewer_kv_heads(case, run):
@@ -43,28 +48,28 @@ def test_fewer_kv_heads(case, run):
         case.check_moved(run)
 
 
-@suite.test("attend", "values", Ulysses(2, sees="near"), checked=False)
+@suite.test("values", "values", Ulysses(2, sees="near"), checked=False, weight=1)
 def test_another_attention(case, run):
     case.check_each(run)
 
 
 @suite.test(
-    "tensors", "values", group(TWICE, Ulysses(2, how="together")),
+    "values", "values", group(TWICE, Ulysses(2, how="together"), weight=3),
     group(SINGLE, Ulysses(2, dtype="float32")), group(HALF, Ulysses(2, dtype="bfloat16")),
     group(GAPS, Ulysses(2, batch=2, how="gaps")), group(SUM, Ulysses(2, batch=2, how="sum")),
-    group(FEW, Ulysses(4, 1), Ulysses(1, 4, heads=2)), checked=False,
+    group(FEW, Ulysses(4, 1), Ulysses(1, 4, heads=2)), checked=False, weight=13,
 )  # fmt: skip
 def test_other_dtypes_gaps_sums_and_two_calls(case, run):
     case.check_each(run)
 
 
-@suite.test("shapes", "values", Ulysses(2, 2, backward=False), *WRONG, weight=3)
+@suite.test("group", "values", Ulysses(2, 2, backward=False), *WRONG, weight=5)
 def test_heads_that_cannot_be_shared(case, run):
     if isinstance(case, RefusedUlysses):
         assert_messages(run, [0] * case.p, case)
 
 
-test_real_gloo = suite.real_ranks("group", Ulysses(2), weight=2)
+test_real_gloo = suite.real_ranks("group", Ulysses(2), weight=3)
 
 
 @suite.test("heads", "communication", Ulysses(4, width=4, backward=False), checked=False)
@@ -84,14 +89,16 @@ def test_each_rank_takes_some_of_the_heads(case, run):
     Ulysses(2, backward=False),
     Ulysses(5, 2, heads=5, backward=False),
     Ulysses(2, dtype="float32", backward=False),
-    weight=8,
+    weight=11,
 )
 def test_bytes_forward(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.allowed_bytes] * case.p})
     case.check_moved(run)
 
 
-@suite.test("sparing", "communication", Ulysses(2), Ulysses(5, 2, heads=5), checked=False, weight=6)
+@suite.test(
+    "sparing", "communication", Ulysses(2), Ulysses(5, 2, heads=5), checked=False, weight=11
+)
 def test_bytes_of_both_passes(case, run):
     case.check_each(run)
     case.check_moved(run)
@@ -99,7 +106,7 @@ def test_bytes_of_both_passes(case, run):
 
 test_given_group_is_used = suite.given_communicator(
     "group", group(HALVES[0], Ulysses(3, 2, heads=3, parts=RESULT)),
-    group(HALVES[1], Ulysses(3, 2, heads=3, parts=GRADIENTS)), comm="the group", weight=4,
+    group(HALVES[1], Ulysses(3, 2, heads=3, parts=GRADIENTS)), comm="the group", weight=9,
 )  # fmt: skip
 test_any_order_and_everything_waited_for = suite.slow_messages(
     "waits", group(HALVES[0], Ulysses(4, 2, parts=RESULT)),
@@ -108,12 +115,12 @@ test_any_order_and_everything_waited_for = suite.slow_messages(
 )  # fmt: skip
 
 
-@suite.test("time", "speed", Ulysses(2, width=4, parts=RESULT), weight=3)
+@suite.test("time", "speed", Ulysses(2, width=4, parts=RESULT), weight=6)
 def test_each_rank_has_its_share_of_the_work(case, run):
     case.check_work(run)
 
 
-@suite.test("time", "speed", Ulysses(4, 8, heads=8, width=8, machine=SLOW), weight=4)
+@suite.test("time", "speed", Ulysses(4, 8, heads=8, width=8, machine=SLOW), weight=15)
 def test_time_on_8_ranks(case, run):
     case.check_work(run)
     assert_makespan(run, case.takes_s(), case)

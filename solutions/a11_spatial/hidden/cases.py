@@ -58,7 +58,9 @@ hidden(
 )
 hidden(
     halo.test_float32_no_halo_and_one_rank,
-    group("float32", Exchange(3, shape=SOME, dtype="float32"), Exchange(3, shape=(3, 1, 1))),
+    group(
+        "float32", Exchange(3, shape=SOME, dtype="float32"), Exchange(3, shape=(3, 1, 1)), weight=3
+    ),
     group(
         "no halo", Exchange(2, (3,)), Exchange(3, (3,), 0), Exchange(1, (4,)), Exchange(1, (1,), 2)
     ),
@@ -120,7 +122,11 @@ hidden(
 hidden(
     conv.test_kernels_of_1_5_and_7,
     group(conv.SMALL, *(Both(p, (3,), 1) for p in (2, 4))),
-    group(conv.LARGE, *(Both(p, (8,), k, shape=(1, 2, 3, 9)) for k, p in ((5, 2), (5, 4), (7, 3)))),
+    group(
+        conv.LARGE,
+        *(Both(p, (8,), k, shape=(1, 2, 3, 9)) for k, p in ((5, 2), (5, 4), (7, 3))),
+        weight=3,
+    ),
 )
 hidden(
     conv.test_heights_that_differ_and_float32,
@@ -357,7 +363,7 @@ KINDS = {"announced": True, "width": 8, "machine": ring.QUICK}
 hidden(
     ring.test_attention_on_2_to_5_ranks,
     *(
-        Attention(p, (n,), batch, heads, width=5)
+        Attention(p, (n,), batch, heads, width=5, announced=True)
         for p, n, batch, heads in ((2, 4, 1, 2), (3, 5, 2, 1), (4, 3, 1, 3), (5, 4, 2, 2))
     ),
 )
@@ -366,22 +372,24 @@ hidden(
     group(
         ring.EQUAL,
         *(
-            Attention(p, (n,), batch, causal=True)
+            Attention(p, (n,), batch, causal=True, announced=True)
             for p, n, batch in ((2, 4, 1), (3, 5, 2), (4, 3, 1), (5, 4, 1))
         ),
         weight=2,
     ),
-    group(ring.DIFFER, *(Attention(len(each), each, causal=True) for each in UNEVEN)),
+    group(
+        ring.DIFFER, *(Attention(len(each), each, causal=True, announced=True) for each in UNEVEN)
+    ),
 )
 hidden(
     ring.test_scores_of_thousands,
-    *(Attention(p, (n,), 2, kind="thousands") for p, n in ((2, 5), (3, 4), (5, 3))),
+    *(Attention(p, (n,), 2, kind="thousands", announced=True) for p, n in ((2, 5), (3, 4), (5, 3))),
 )
-hidden(ring.test_uneven_parts, *(Attention(len(each), each) for each in UNEVEN))
+hidden(ring.test_uneven_parts, *(Attention(len(each), each, announced=True) for each in UNEVEN))
 hidden(
     ring.test_fewer_kv_heads,
     *(
-        Attention(p, heads=heads, kv_heads=kv_heads)
+        Attention(p, heads=heads, kv_heads=kv_heads, announced=True)
         for p, heads, kv_heads in ((2, 4, 2), (3, 6, 2), (4, 3, 1), (4, 6, 3))
     ),
 )
@@ -452,7 +460,11 @@ hidden(
 hidden(
     conv_torch.test_kernels_of_1_and_5,
     group(conv_torch.SMALL, *(Conv2d(p, (3,), kernel=1) for p in (2, 3, 4))),
-    group(conv_torch.LARGE, *(Conv2d(p, (h,), kernel=5) for p, h in ((2, 4), (3, 3), (4, 4)))),
+    group(
+        conv_torch.LARGE,
+        *(Conv2d(p, (h,), kernel=5) for p, h in ((2, 4), (3, 3), (4, 4))),
+        weight=3,
+    ),
 )
 hidden(
     conv_torch.test_uneven_heights_and_low_parts,
@@ -470,7 +482,7 @@ hidden(
     group(conv_torch.GAPS, Conv2d(3, batch=2, how="gaps")),
     group(conv_torch.SUM, Conv2d(3, batch=2, how="sum")),
     group(conv_torch.NO_BIAS, Conv2d(3, bias=False)),
-    group(conv_torch.TWICE, *(Conv2d(p, how="together") for p in (2, 3))),
+    group(conv_torch.TWICE, *(Conv2d(p, how="together") for p in (2, 3)), weight=4),
 )
 hidden(conv_torch.test_real_gloo, Conv2d(3))
 hidden(conv_torch.test_rows_go_from_neighbour_to_neighbour, Conv2d(4, needs="none"))
@@ -538,7 +550,7 @@ hidden(
 hidden(ulysses.test_another_attention, *(Ulysses(p, sees="near") for p in (2, 4)))
 hidden(
     ulysses.test_other_dtypes_gaps_sums_and_two_calls,
-    group(ulysses.TWICE, Ulysses(2, how="together")),
+    group(ulysses.TWICE, Ulysses(2, how="together"), weight=3),
     group(ulysses.SINGLE, Ulysses(4, 2, dtype="float32")),
     group(ulysses.HALF, Ulysses(2, dtype="bfloat16")),
     group(ulysses.GAPS, Ulysses(2, batch=2, how="gaps")),
@@ -642,10 +654,10 @@ hidden(
 )
 hidden(
     ring_torch.test_large_scores_float32_gaps_and_two_calls,
-    group(ring_torch.LARGE, RingAttention(3, spread=40.0)),
+    group(ring_torch.LARGE, RingAttention(3, spread=40.0), weight=2),
     group(ring_torch.SINGLE, RingAttention(3, dtype="float32", announced=True)),
     group(ring_torch.GAPS, RingAttention(3, (4,), how="gaps", announced=True)),
-    group(ring_torch.TWICE, RingAttention(3, how="together")),
+    group(ring_torch.TWICE, RingAttention(3, how="together"), weight=4),
 )
 hidden(ring_torch.test_real_gloo, RingAttention(3))
 hidden(
@@ -691,11 +703,11 @@ def cut(positions, ranks):
 hidden(
     zigzag.test_split_and_merge,
     group(
-        zigzag.CUT, zigzag.TWO, *(cut(*each) for each in ((4, 2), (12, 3), (10, 1), (32, 8))),
+        zigzag.CUT, *(cut(*each) for each in ((4, 2), (12, 3), (10, 1), (32, 8))),
         weight=3,
     ),
     group(
-        zigzag.OTHER, zigzag.TWO, Orders(6, 2), Orders(5, 1), Orders(20, 3),
+        zigzag.OTHER, Orders(4, 2, ((0, 3), (1, 2))), Orders(6, 2), Orders(5, 1), Orders(20, 3),
         Orders(0, 2, ((), ())),
     ),
 )  # fmt: skip
@@ -708,10 +720,10 @@ hidden(
 hidden(
     zigzag.test_fewer_heads_float32_gaps_and_two_calls,
     group(zigzag.FEW, ZigzagAttention(3, heads=4, kv_heads=2)),
-    group(zigzag.LARGE, ZigzagAttention(3, spread=40.0)),
+    group(zigzag.LARGE, ZigzagAttention(3, spread=40.0), weight=2),
     group(zigzag.SINGLE, ZigzagAttention(3, dtype="float32", announced=True)),
     group(zigzag.GAPS, ZigzagAttention(3, how="gaps", announced=True)),
-    group(zigzag.TWICE, ZigzagAttention(3, how="together")),
+    group(zigzag.TWICE, ZigzagAttention(3, how="together"), weight=4),
 )
 hidden(zigzag.test_real_gloo, ZigzagAttention(3))
 hidden(zigzag.test_bytes_of_both_passes, *moved(ZigzagAttention, (zigzag.FORWARD, zigzag.BOTH)))
