@@ -425,7 +425,7 @@ hidden(
 hidden(
     ring.test_no_rank_makes_room_for_all_keys,
     group(ring.IN_ORDER, *(Attention(p, (2,), announced=True) for p in (6, 9))),
-    group(ring.HELD, ring.MUCH),
+    group(ring.HELD, ring.MUCH, weight=2),
 )
 hidden(ring.test_sends_may_wait_and_all_is_completed, *(Attention(p) for p in (2, 3, 6)))
 hidden(
@@ -463,14 +463,14 @@ hidden(
     group(
         conv_torch.LARGE,
         *(Conv2d(p, (h,), kernel=5) for p, h in ((2, 4), (3, 3), (4, 4))),
-        weight=3,
+        weight=2,
     ),
 )
 hidden(
     conv_torch.test_uneven_heights_and_low_parts,
     group(conv_torch.DIFFER, *rows((3, 5), (4, 1, 6), (2, 7, 1, 3), parts=IMAGES), weight=2),
     group(conv_torch.LOW, *rows((1, 1, 1), (1, 1), (4,), parts=IMAGES)),
-    group(conv_torch.REFUSED, Conv2d(2, parts=IMAGES), *conv_torch.WRONG),
+    group(conv_torch.REFUSED, Conv2d(2, parts=IMAGES), *conv_torch.WRONG, weight=2),
 )
 hidden(
     conv_torch.test_float32_and_bfloat16,
@@ -545,15 +545,16 @@ hidden(
     group(
         ulysses.BYTES,
         *(Ulysses(p, heads=8, kv_heads=k, backward=False) for p, k in ((2, 2), (4, 4))),
+        weight=2,
     ),
 )
 hidden(ulysses.test_another_attention, *(Ulysses(p, sees="near") for p in (2, 4)))
 hidden(
     ulysses.test_other_dtypes_gaps_sums_and_two_calls,
-    group(ulysses.TWICE, Ulysses(2, how="together"), weight=3),
+    group(ulysses.TWICE, Ulysses(2, how="together"), weight=4),
     group(ulysses.SINGLE, Ulysses(4, 2, dtype="float32")),
-    group(ulysses.HALF, Ulysses(2, dtype="bfloat16")),
-    group(ulysses.GAPS, Ulysses(2, batch=2, how="gaps")),
+    group(ulysses.HALF, Ulysses(2, dtype="bfloat16"), weight=2),
+    group(ulysses.GAPS, Ulysses(2, batch=2, how="gaps"), weight=2),
     group(ulysses.SUM, Ulysses(2, batch=2, how="sum")),
     group(ulysses.FEW, Ulysses(4, 1), Ulysses(1, 5)),
 )
@@ -632,8 +633,7 @@ hidden(
     ),
     group(
         ring_torch.WORK,
-        RingAttention(4, (8,), causal=True, parts=ring_torch.RESULT, announced=True),
-    ),
+        RingAttention(4, (8,), causal=True, parts=ring_torch.RESULT, announced=True), weight=2),
 )  # fmt: skip
 hidden(
     ring_torch.test_uneven_parts,
@@ -650,14 +650,15 @@ hidden(
     group(
         ring_torch.BYTES,
         RingAttention(3, (4,), heads=6, kv_heads=1, width=8, parts=ring_torch.RESULT),
+        weight=2,
     ),
 )
 hidden(
     ring_torch.test_large_scores_float32_gaps_and_two_calls,
-    group(ring_torch.LARGE, RingAttention(3, spread=40.0), weight=2),
+    group(ring_torch.LARGE, RingAttention(3, spread=40.0), weight=3),
     group(ring_torch.SINGLE, RingAttention(3, dtype="float32", announced=True)),
-    group(ring_torch.GAPS, RingAttention(3, (4,), how="gaps", announced=True)),
-    group(ring_torch.TWICE, RingAttention(3, how="together"), weight=4),
+    group(ring_torch.GAPS, RingAttention(3, (4,), how="gaps", announced=True), weight=1.5),
+    group(ring_torch.TWICE, RingAttention(3, how="together"), weight=5),
 )
 hidden(ring_torch.test_real_gloo, RingAttention(3))
 hidden(

@@ -104,7 +104,11 @@ test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
 
 
 @suite.test(
-    "calls", "safety", group(INPUTS, Train(4)), group(OTHERS, Refused(5), Refused(3)), weight=7
+    "calls",
+    "safety",
+    group(INPUTS, Train(4), weight=2),
+    group(OTHERS, Refused(5), Refused(3)),
+    weight=7,
 )
 def test_inputs_stay_and_other_grids_are_refused(case, ranks):
     if isinstance(case, Refused):

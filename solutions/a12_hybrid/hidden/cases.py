@@ -270,7 +270,7 @@ hidden(
 hidden(train2d.test_messages_may_wait_and_come_in_any_order, Train(6, 2))
 hidden(
     train2d.test_inputs_stay_and_other_grids_are_refused,
-    group(train2d.INPUTS, Train(4), Train(6, 2)),
+    group(train2d.INPUTS, Train(4), Train(6, 2), weight=2),
     group(train2d.OTHERS, Refused(5), Refused(4, 2, 3), Refused(3, 2, 1)),
 )
 hidden(
