@@ -50,8 +50,8 @@ def memory_bytes(model, config: Config) -> float:
       ``state_bytes`` over the data axis.
     - It holds min(M, p) microbatches. Of each, a layer keeps s b (10 h + 24 h / t) bytes. That is
       with FlashAttention: without it, the scores and their softmax add 5 a s / t to the bracket.
-    - With recomputation a layer keeps 2 s b h bytes instead, and one layer, which has just been
-      computed again, keeps the others as well.
+    - With recomputation a layer keeps 2 s b h bytes instead. Beside all of them, the one layer that
+      has just been computed again has its s b (10 h + 24 h / t) bytes, once.
     - Logits, gathered weights and buffers are left out; ``ringside.scale.hybrid_memory`` has them.
 
     The tests don't interleave here. The example: 138 parameters and 2,208 bytes of state, and 2

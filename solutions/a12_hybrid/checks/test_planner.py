@@ -12,6 +12,7 @@ SLOW_PORTS = (
     "zaratan,gpus_per_nic=1,flop_per_s=1e12,beta_s_per_byte=1e-9,intra_beta_s_per_byte=1e-9"
 )
 AS_IN_16_BITS = "zaratan,flop_per_s=1.5e14"
+TWO_A_NODE = "zaratan,flop_per_s=5e13,ranks_per_node=2"
 UNEVEN = (7, 192, 4, 15, 50_000, 128)
 
 
@@ -58,10 +59,11 @@ def test_layers_that_stages_do_not_divide(case, run):
 @suite.test(
     "mixtures", "values",
     Plan((12, 64, 1, 4, 2000, 2000), machine="zaratan,flop_per_s=5e13", gives=0.00095291776),
+    Plan((4, 256, 4, 2, 20_000, 512), machine=TWO_A_NODE, gives=0.00137948261888),
     weight=9,
 )  # fmt: skip
 def test_orders_of_the_axes(case, run):
-    """Long sequences and narrow layers: stages must be neighbours, and replicas needn't."""
+    """Narrow layers: stages must be neighbours. Two GPUs a node and many words: replicas must."""
     case.check_fast(run)
 
 

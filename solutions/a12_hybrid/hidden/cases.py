@@ -540,7 +540,9 @@ def ordered(rng):
         width, words = int(rng.integers(48, 97)), int(rng.integers(1000, 3000))
         of_model = 12, width, 1, 4, words, int(rng.integers(1500, 2500))
         cases.append(planned(Plan(of_model, count, machine=machine)))
-    return cases
+    # Two GPUs a node and many words: replicas must be neighbours.
+    of_models = (4, 256, 4, 2, 20_000, 512), (4, 128, 2, 4, 20_000, 512)
+    return cases + [planned(Plan(each, machine=planner.TWO_A_NODE)) for each in of_models]
 
 
 def of_pieces(rng):
