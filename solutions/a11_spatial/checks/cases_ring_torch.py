@@ -445,8 +445,8 @@ class LongRing(RingAttention):
         award(
             1.0 if ratio <= self.full else 0.5 if ratio <= self.half else 0.0,
             f"{self.function} of {LONG[0]} positions on {count} GPUs of 'zaratan', forward and "
-            f"backward: takes {took_s * 1e3:.1f} ms, {ratio:.2f} times the {bound_s * 1e3:.1f} ms "
-            f"of a rank's blocks alone; at most {self.full:.2f} times that is asked for"
+            f"backward: takes {took_s * 1e3:.1f} ms, {ratio:.3f} times the {bound_s * 1e3:.1f} ms "
+            f"of a rank's blocks alone; at most {self.full:.4g} times that is asked for"
             f"{' (half the points)' if self.full < ratio <= self.half else ''}.",
         )
 

@@ -307,6 +307,43 @@ def traced(*kinds):
 BYTES, TIMES = (DataBytes, FilterBytes, DomainBytes), (DataS, FilterS, DomainS)
 
 
+def data_wrong(case):
+    words = "These are the gradients of each image; those of the whole batch are summed, once."
+    return {words: case.batch * case.right()} if case.batch > 1 else {}
+
+
+def filter_wrong(case):
+    image = case.batch * Layer(*case.layers[0]).inputs * case.itemsize
+    words = "The image's gradient is in it, which nobody needs."
+    return {words: case.right() + (case.ranks - 1) * image}
+
+
+def domain_wrong(case):
+    layers = [Layer(*each) for each in case.layers]
+    summed = reference.data_bytes(layers, case.batch, case.ranks, case.itemsize)
+    halos = case.right() - summed
+    found = {"The sum of the filters' gradients is missing.": halos}
+    if case.ranks > 1:
+        words = "The first and the last rank have one neighbour, and not two."
+        found[words] = halos * case.ranks // (case.ranks - 1) + summed
+    return found
+
+
+def data_s_wrong(case):
+    steps, machine = 2 * (case.ranks - 1), loaded(case.wire)
+    spared = max(0, steps - 1) * machine.alpha_s * len(case.layers)
+    return {"Each step of a ring pays a latency, and not each ring.": case.right() - spared}
+
+
+for kind, wrong in (
+    (DataBytes, data_wrong),
+    (FilterBytes, filter_wrong),
+    (DomainBytes, domain_wrong),
+    (DataS, data_s_wrong),
+):
+    kind.wrong = wrong
+
+
 def resolutions(rng):
     """Large images and small ones, and many channels."""
     cases = [
