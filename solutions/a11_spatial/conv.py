@@ -20,7 +20,7 @@ the messages to neighbours can be under way while the rank computes.
 Above the image's first row and below its last one you add ``pad = k // 2`` rows of zeros.
 ``halo.py`` isn't needed here: it waits for its messages, and you compute meanwhile.
 
-Stride 2 is worth 6 of the module's 100 points, and all other tests have stride 1.
+Begin with stride 1: stride 2 has a test of its own, and all others have stride 1.
 """
 
 import numpy as np

@@ -20,6 +20,7 @@ Rules:
   the group has the rows after those of place r - 1.
 - Tensors are of one floating-point dtype, on all ranks the same: float64, float32 or bfloat16,
   for example. They may have gaps, and so may gradients (one made by ``expand``).
+- Several calls may stand in one graph, whose backward passes follow in any order.
 - Halo rows travel point to point, between neighbours in the group. The only collective is the
   all-reduce of the weight's and the bias's gradients.
 - The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs. NCCL needs

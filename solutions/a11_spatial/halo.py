@@ -10,8 +10,7 @@ beyond its centre, so a rank needs two rows of each neighbour. These are its hal
 Nothing stands above the image's first row and below its last one. What belongs there, such as
 zeros, the convolution adds.
 
-``exchange`` is worth 80 of the module's 100 points. ``exchange_grid`` cuts in both directions, and
-is worth 20. It may use what you write for ``exchange``.
+``exchange_grid`` cuts in both directions. It may use what you write for ``exchange``.
 """
 
 import numpy as np

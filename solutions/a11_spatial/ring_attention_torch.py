@@ -24,7 +24,7 @@ Rules:
 - Each block is computed by a function of ``given/attention_torch.py``, inside a
   ``torch.autograd.Function``: both its passes are yours.
 - Tensors are float64 or float32, travel as what they are, and may have gaps. The gradient that
-  autograd hands over isn't changed either.
+  autograd hands over isn't changed either. Several calls may stand in one graph.
 - The file runs unchanged under ``torchrun``, with gloo or NCCL. ``given/ring_messages_torch.py``
   starts the messages of a step, and you wait for them after the block. You may send your own.
 """

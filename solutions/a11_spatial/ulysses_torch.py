@@ -20,7 +20,7 @@ Rules:
 - The only collective is the all-to-all; messages from rank to rank are allowed too. Make no group
   of your own.
 - Tensors are float64, float32 or bfloat16, and travel as what they are. They may have gaps, and so
-  may gradients.
+  may gradients. Several calls may stand in one graph.
 - The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs.
 
 Source: Jacobs et al., DeepSpeed Ulysses: system optimizations for enabling training of extreme long

@@ -368,8 +368,8 @@ reveal("a12/train3d-tensor-ranks", min(times_s, key=times_s.get))
 guess("a12/days", "How many days does this training take?", unit="days")
 
 # %% [markdown]
-# The module is `predict.py`. Besides days it predicts parameters, FLOPs, memory, the bytes of each
-# axis and the seconds of a step. `given/predict_parts.py` has the times of a message and of a ring.
+# `given/predict_parts.py` has this formula, and those of parameters, FLOPs, a message and a ring.
+# Your module is `predict.py`: it predicts memory, the bytes of each axis and the seconds of a step.
 #
 # **Think** before you write. The last stage of a pipeline has the logits besides its layers. With
 # 51,200 words and h = 2048 they take as long as how many layers? What does that do to the stages
@@ -385,16 +385,17 @@ guess("a12/days", "How many days does this training take?", unit="days")
 from checks import replays
 from checks.cases_predict import megatron, replayed
 from checks.inside import revived
+from given.predict_parts import training_days
 
 from ringside.scale.hybrid_cost import Config, Model, configs
 from ringside.scale.hybrid_cost import cost as kits_cost
 
 invalidate_caches()
 predict = reload(import_module("predict"))
-days = predict.training_days(174.6e9, 300e9, 1024, 140e12)
+days = training_days(174.6e9, 300e9, 1024, 140e12)
 reveal("a12/days", days)
 for row in megatron("days")[:3]:
-    told = predict.training_days(1e9 * row["parameters"], 300e9, row["gpus"], 1e12 * row["tflops"])
+    told = training_days(1e9 * row["parameters"], 300e9, row["gpus"], 1e12 * row["tflops"])
     print(f"{row['scheme']} on {row['gpus']} GPUs: {told:.1f} days, published {row['days']}")
 
 # %% [markdown]

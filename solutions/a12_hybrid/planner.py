@@ -14,7 +14,9 @@ its fields: ``data``, ``tensor``, ``pipeline``, ``microbatch_size``, ``interleav
 ``recompute`` ("none", "selective" or "full") and ``order`` (which axis runs fastest over the
 ranks). The others keep their defaults. ``why_illegal(model, config)`` says in words why a mixture
 can't run, and ``""`` where it can. ``configs(model, num_gpus)`` yields all that can run, each once,
-whether it fits or not. Both are free.
+whether it fits or not: ``order`` has axes of size 1 last, since their place changes nothing, and
+``zero`` is 0 where there is one replica. Both are free. Any ``Config`` that can run is a right
+answer, also one that ``configs`` doesn't yield.
 
 The *cost model* is a function that you are given. ``cost(model, config, machine)`` returns
 ``step_s`` and ``memory_bytes``, and is asked at most 20,000 times in a plan. That is enough to ask

@@ -17,13 +17,9 @@ from checks.cases_planner import GB, MODELS, Plan
 from checks.cases_predict import (
     Faster,
     MemoryBytes,
-    NumParameters,
     SentBytes,
     StateBytes,
-    StepFlops,
     StepS,
-    published_days,
-    published_parameters,
     replayed,
     traced,
 )
@@ -151,7 +147,10 @@ hidden(
         for axes in (("expert",), ("data", "experts"), ("pipe", "pipe"))
     ),
 )
-hidden(grid.test_neighbours_on_a_ring, *neighbours((OF_THREE[0], OF_THREE[4]), (1, -1, 2), True))
+hidden(
+    grid.test_neighbours_on_a_ring,
+    *neighbours((OF_THREE[0], OF_THREE[4]), (1, -1, 2, 9, -11), True),
+)
 hidden(grid.test_neighbours_where_an_axis_ends, *neighbours((OF_THREE[3],), (1, -1, 3), False))
 hidden(
     grid.test_asked_axes_are_inside_nodes,
@@ -261,6 +260,7 @@ hidden(
             (4, 2, (100, 200, 40), 2),
         )
     ),
+    Train(8, 2, (24, 32, 16), (1,), dtype="float32"),
 )
 hidden(train2d.test_given_communicator_is_used, Train(4), Train(6, 2))
 hidden(
@@ -270,7 +270,7 @@ hidden(
 hidden(train2d.test_messages_may_wait_and_come_in_any_order, Train(6, 2))
 hidden(
     train2d.test_inputs_stay_and_other_grids_are_refused,
-    group(train2d.INPUTS, Train(4), Train(6, 2)),
+    group(train2d.INPUTS, Train(4), Train(6, 2), weight=2),
     group(train2d.OTHERS, Refused(5), Refused(4, 2, 3), Refused(3, 2, 1)),
 )
 hidden(
@@ -305,8 +305,8 @@ hidden(
 hidden(train3d.test_smaller_last_microbatch, Step(2, sizes=(3, 3, 1)))
 hidden(
     train3d.test_all_axes_equal_serial_over_steps,
-    Step(8, (1, 1), 2, 2, (2, 2), 3, words=True, loss=True),
-    Step(12, (2, 1, 1), 2, 2, (1, 1, 1), words=True, loss=True),
+    Step(8, (1, 1), 2, 2, (2, 2), 3, words=True),
+    Step(12, (2, 1, 1), 2, 2, (1, 1, 1), 2, words=True),
 )
 hidden(train3d.test_real_gloo, Step(2, dp=2, sizes=(1, 1), announced=False))
 hidden(
@@ -366,15 +366,6 @@ def on_grids(kind, grids=GRIDS, of_model=None, **options):
     ]
 
 
-def flops(recompute):
-    return lambda rng: [answered(StepFlops(model(rng), recompute)) for _ in range(4)]
-
-
-def small_models(rng):
-    """Words and positions are a large share of these."""
-    return [answered(NumParameters(model(rng, hidden=64 * k, num_layers=k))) for k in (1, 2, 5)]
-
-
 def states(rng):
     psi, d = int(rng.integers(10**6, 10**9)), int(rng.integers(2, 2000))
     several = [(7_500_000_000, 64), (7_500_000_000, 4), (psi * d, d), (1200, 1)]
@@ -411,13 +402,6 @@ def faster(rng):
     return [Faster(model(rng), *sizes, on=on) for sizes in GRIDS]
 
 
-hidden(predict.test_parameters, *published_parameters(), small_models)
-hidden(
-    predict.test_flops_of_a_step,
-    group(predict.NONE, answered(StepFlops(predict.GPT3, False)), flops(False)),
-    group(predict.AGAIN, answered(StepFlops(predict.GPT3)), flops(True)),
-)
-hidden(predict.test_days_of_megatrons_table, *published_days())
 hidden(predict.test_state_of_every_stage, states)
 hidden(
     predict.test_memory_of_mixtures,
@@ -427,6 +411,11 @@ hidden(
     group(
         predict.AGAIN,
         on_grids(MemoryBytes, RECOMPUTED, {"vocabulary": 5000}, recompute="full"),
+        weight=3,
+    ),
+    group(
+        predict.UNEVEN,
+        on_grids(MemoryBytes, ((4, 2, 4, 2), (1, 2, 8, 4)), {"num_layers": 19}),
         weight=3,
     ),
 )
@@ -551,7 +540,9 @@ def ordered(rng):
         width, words = int(rng.integers(48, 97)), int(rng.integers(1000, 3000))
         of_model = 12, width, 1, 4, words, int(rng.integers(1500, 2500))
         cases.append(planned(Plan(of_model, count, machine=machine)))
-    return cases
+    # Two GPUs a node and many words: replicas must be neighbours.
+    of_models = (4, 256, 4, 2, 20_000, 512), (4, 128, 2, 4, 20_000, 512)
+    return cases + [planned(Plan(each, machine=planner.TWO_A_NODE)) for each in of_models]
 
 
 def of_pieces(rng):
@@ -617,7 +608,7 @@ def heavy(rng):
     return cases
 
 
-hidden(planner.test_up_to_eight_gpus, plans(2, 2, 4, 4, 6, 8, 8, 8))
+hidden(planner.test_up_to_eight_gpus, plans(2, 2, 4, 4, 8, 8, 8))
 hidden(planner.test_nine_to_sixteen_gpus, plans(9, 12, 12, 16, 16))
 hidden(
     planner.test_one_gpu_and_odd_numbers_of_gpus,

@@ -75,24 +75,6 @@ def needed_bytes(case):
 # -- predict ---------------------------------------------------------------------------------------
 
 
-def num_parameters(model):
-    l, h = model.num_layers, model.hidden  # noqa: E741
-    share = 13 / (12 * h) + (model.vocabulary + model.sequence) / (12 * l * h)
-    return 12 * l * h**2 * (1 + share)
-
-
-def step_flops(model, recompute=True):
-    l, h, s = model.num_layers, model.hidden, model.sequence  # noqa: E741
-    whole, words = (96, 16) if recompute else (72, 12)
-    return (
-        whole * model.batch * s * l * h**2 * (1 + s / (6 * h) + model.vocabulary / (words * l * h))
-    )
-
-
-def training_days(parameters, tokens, num_gpus, flop_per_s):
-    return tokens * parameters * 8 / num_gpus / flop_per_s / (24 * 60 * 60)
-
-
 def state_bytes(parameters, data, zero):
     shard = math.ceil(parameters / data)
     weights = shard if zero == 3 else parameters
