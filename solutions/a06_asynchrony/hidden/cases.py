@@ -147,7 +147,7 @@ hidden(
             LocalSgd(p, num_steps, period, LONELY)
             for p, num_steps, period in ((2, 6, 3), (3, 8, 2), (4, 15, 5))
         ),
-        weight=7,
+        weight=8,
     ),
 )
 hidden(
@@ -191,7 +191,7 @@ hidden(
         LocalSgd(3, 4, 2, WIDE),
         LocalSgd(4, 3, 1, LONELY),
     ),
-    group("float32", *(LocalSgd(p, 4, 2, SHAPES, "float32") for p in (2, 5)), weight=2),
+    group("float32", *(LocalSgd(p, 4, 2, SHAPES, "float32") for p in (2, 5)), weight=3),
 )
 hidden(
     local_sgd.test_copies_are_equal_bit_for_bit,

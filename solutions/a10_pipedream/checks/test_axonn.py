@@ -82,7 +82,8 @@ test_real_mpi = suite.real_ranks("messages", Step(3, TWO * 4))
 
 @suite.test(
     "messages", "communication", group("float64", Step(3, (50,) * 4, announced=True)),
-    group("float32", Step(3, (50,) * 4, dtype="float32", announced=True)), checked=False, weight=3,
+    group("float32", Step(3, (50,) * 4, dtype="float32", widths=(40, 3, 30), announced=True)),
+    checked=False, weight=3,
 )  # fmt: skip
 def test_one_message_for_each_activation_and_gradient(case, run, ranks):
     ranks.record(case, run, {"messages of stage 0": len(case.batch_sizes)})

@@ -350,7 +350,7 @@ hidden(
         "float64",
         *(Step(p, (size,) * 6, widths=(40, 3, 30), announced=True) for p, size in SHAPES),
     ),
-    group("float32", Step(3, (50,) * 6, dtype="float32", announced=True)),
+    group("float32", Step(3, (50,) * 6, dtype="float32", widths=(40, 3, 30), announced=True)),
 )
 hidden(
     axonn.test_messages_go_to_neighbours_in_the_given_communicator,
