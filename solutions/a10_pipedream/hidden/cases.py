@@ -165,7 +165,7 @@ def where_averaging_takes_long(rng):
     return [
         shortest(some(rng, n, weights, 0.0), workers, 1e9)
         for n, workers in ((1, 4), (2, 4), (4, 4), (6, 4), (8, 4))
-        for weights in (1.0, 8.0)
+        for weights in (1.0, 8.0, 40.0)
     ]
 
 
