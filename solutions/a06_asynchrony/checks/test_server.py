@@ -109,8 +109,11 @@ def test_stale_synchronous_training(case, run):
 
 @suite.test(
     "ends", "values",
-    *each_way(*(Training(4, (3, 1, 0), staleness) for staleness in (0, 1, None))),
-    group(WAYS[0], ScriptedWorkers(3, (2, 4), 0, (8, 2), late=20)),
+    *each_way(
+        *(Training(4, (3, 1, 0), staleness) for staleness in (0, 1, None)),
+        ScriptedWorkers(3, (2, 4), 0, (8, 2), late=20),
+        ScriptedWorkers(3, (1, 4), 1, (8, 2), late=20),
+    ),
 )  # fmt: skip
 def test_workers_end_at_different_times(case, run):
     """An END may complete a round, and allow a pull."""
