@@ -60,6 +60,7 @@ hidden(
         Training(4, (1, 5, 3), 0, (9, 2, 3)),
         Training(3, (2, 6), 2, (9, 2)),
         *(ScriptedWorkers(4, (1, 4, 3), staleness, late=40) for staleness in (0, 1)),
+        waiting=2,
     ),
 )
 hidden(

@@ -69,7 +69,7 @@ hidden(
 hidden(
     stash.test_messages_go_to_neighbours_in_the_given_communicator,
     group(stash.WORLD, *(train(p, p + 2) for p in (2, 4, 18))),
-    group(stash.PART, *(train(p, p + 2, announced=False).in_part() for p in (3, 4)), weight=2),
+    group(stash.PART, *(train(p, p + 2, announced=False).in_part() for p in (3, 4)), weight=3),
 )
 hidden(
     stash.test_one_forward_one_backward_in_turn,
@@ -86,7 +86,7 @@ hidden(
     stash.test_time_with_free_messages_and_on_a_slow_wire,
     group(stash.FREE, *(train(p, n, costs=MS, machine="free") for p, n in ((3, 7), (4, 10)))),
     # A message takes more than half of a forward pass.
-    group(stash.SLOW, train(4, 10, **WIRE), train(3, 8, **WIRE), weight=2),
+    group(stash.SLOW, train(4, 10, **WIRE), train(3, 8, **WIRE), weight=3),
 )
 
 # -- partition -------------------------------------------------------------------------------------
