@@ -137,7 +137,7 @@ test_real_mpi = suite.real_ranks(
     Training(3, (2,), fixed=True),
     Training(3, (2,), 0),
     Training(3, (2, 3), 1, fixed=True),
-    weight=3,
+    weight=2,
 )
 
 
@@ -186,7 +186,7 @@ def test_worker_pushes_the_version_that_it_pulled(case, run):
     """The server sends what a script says."""
 
 
-test_given_communicator_is_used = suite.given_communicator("comm", Training(3, (3, 2), 1), weight=5)
+test_given_communicator_is_used = suite.given_communicator("comm", Training(3, (3, 2), 1), weight=6)
 
 
 def answered_ahead(run):
