@@ -34,7 +34,7 @@ def test_gradient_on_2_to_5_stages_in_any_order_of_arrival(case, run):
     """Where passes are announced, a rank that computes another stage's has other values."""
 
 
-@suite.test("sizes", "values", Step(3, (3, 1, 2, 4, 1), announced=True), weight=7)
+@suite.test("sizes", "values", Step(3, (3, 1, 2, 4, 1), announced=True), weight=9)
 def test_gradient_of_microbatches_of_different_sizes(case, run):
     """Each counts by its samples."""
 
@@ -57,7 +57,7 @@ def test_limits_from_one_on(case, run):
 
 @suite.test(
     "sizes", "values", group(LOSS, Step(3, (3, 1, 2), announced=True)),
-    group(GIVEN, Step(2, announced=True)), weight=3,
+    group(GIVEN, Step(2, announced=True)), weight=2,
 )  # fmt: skip
 def test_loss_of_the_whole_batch_and_all_that_is_given_stays(case, run):
     """Of microbatches that differ the loss is looked at, of others what is given."""
@@ -105,7 +105,7 @@ def test_no_stage_waits_while_there_is_work(case, run):
 
 @suite.test(
     "limit", "schedule", *(Step(3, TWO * 8, limit=limit, announced=True) for limit in (2, 3)),
-    checked=False, weight=3,
+    checked=False, weight=6,
 )  # fmt: skip
 def test_as_many_in_flight_as_asked(case, run):
     assert_in_flight(run, case)
