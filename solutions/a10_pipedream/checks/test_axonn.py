@@ -41,7 +41,7 @@ def test_gradient_of_microbatches_of_different_sizes(case, run):
 
 @suite.test(
     "gradient", "values", group(FEW, Step(4, TWO * 2, announced=True)),
-    group(ALONE, Step(1, TWO * 3, announced=True)), weight=3,
+    group(ALONE, Step(1, TWO * 3, announced=True)), weight=4,
 )  # fmt: skip
 def test_one_stage_and_fewer_microbatches_than_stages(case, run):
     assert_driven(run, case)
@@ -49,7 +49,7 @@ def test_one_stage_and_fewer_microbatches_than_stages(case, run):
 
 @suite.test(
     "limit", "values", *(Step(3, TWO * 5, limit=limit, announced=True) for limit in (1, 2)),
-    weight=2,
+    weight=4,
 )  # fmt: skip
 def test_limits_from_one_on(case, run):
     assert_driven(run, case, case.most)
