@@ -77,7 +77,7 @@ def test_float32_and_a_second_step(case, run):
     """Gradients have the dtype of the parameters; nothing is kept from step to step."""
 
 
-test_real_mpi = suite.real_ranks("messages", Step(3, TWO * 4))
+test_real_mpi = suite.real_ranks("messages", Step(3, TWO * 4, digits=10))
 
 
 @suite.test(

@@ -342,7 +342,10 @@ hidden(
     group("float32", *(step(p, 6, dtype="float32", announced=False) for p in (2, 3))),
     group("a second step", *(step(p, 5, before=True, announced=False) for p in (2, 3)), weight=2),
 )
-hidden(axonn.test_real_mpi, *(step(3, 5, limit=limit, announced=False) for limit in (3, 6)))
+hidden(
+    axonn.test_real_mpi,
+    *(step(3, 5, limit=limit, digits=10, announced=False) for limit in (3, 6)),
+)
 SHAPES = ((2, 20), (3, 20), (4, 100), (5, 20), (12, 20), (18, 20))
 hidden(
     axonn.test_one_message_for_each_activation_and_gradient,
