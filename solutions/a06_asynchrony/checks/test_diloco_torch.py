@@ -101,7 +101,7 @@ def test_no_steps_one_rank_and_wrong_numbers(case, run):
     """Without steps nothing is sent."""
 
 
-test_real_gloo = suite.real_ranks("group", once(2, 6, 3))
+test_real_gloo = suite.real_ranks("group", once(2, 6, 3), weight=2)
 
 
 @suite.test(
@@ -120,7 +120,9 @@ def test_peak_of_a_step_falls_by_the_number_of_fragments(case, run):
     assert_turns(run, case)
 
 
-test_given_group_is_used = suite.given_communicator("group", once(3, 4, 2, 1), comm="the group")
+test_given_group_is_used = suite.given_communicator(
+    "group", once(3, 4, 2, 1), comm="the group", weight=2
+)
 
 
 @suite.test("last_step", "communication", once(3, 5, 2, 1), checked=False)

@@ -94,7 +94,7 @@ def test_bytes_to_each_neighbour(case, run, ranks):
 test_given_communicator_is_used = suite.given_communicator("comm", Gossip(3), weight=5)
 test_sends_may_wait_and_messages_come_in_any_order = suite.slow_messages(
     "ahead", group(RINGS, Gossip(5, "ring", 4)),
-    group(OTHERS, Gossip(5, "even", 4), Gossip(4, "line", machine=THREE_A_NODE)),
+    group(OTHERS, Gossip(5, "even", 4), Gossip(4, "line", machine=THREE_A_NODE)), weight=2,
 )  # fmt: skip
 
 

@@ -16,13 +16,18 @@ suite = Suite("server")
 WAYS = {None: "asynchronous training", 0: "synchronous training"}
 
 
-def each_way(*cases):
-    """Each way of training has its share of the points."""
+def each_way(*cases, waiting=1):
+    """Each way of training has its share of the points.
+
+    Args:
+        waiting: of a way in which workers wait, beside asynchronous training.
+    """
     rows = {}
     for case in cases:
         name = WAYS.get(case.staleness, "stale-synchronous training")
         rows.setdefault(name, []).append(case)
-    return [group(name, *row) for name, row in rows.items()]
+    weights = {WAYS[None]: 1}
+    return [group(name, *row, weight=weights.get(name, waiting)) for name, row in rows.items()]
 
 
 def messages_by_tag(run, case):
@@ -101,16 +106,19 @@ def test_synchronous_rounds_equal_synchronous_sgd(case, run):
     "values",
     Training(3, (3, 5), 1, (8, 2)),
     Training(4, (4, 6, 6), 2, (9, 2, 3)),
-    weight=2,
 )
 def test_stale_synchronous_training(case, run):
     """Worker 1 is slow, and the others wait for it now and then."""
 
 
 @suite.test(
-    "ends", "values",
-    *each_way(*(Training(4, (3, 1, 0), staleness) for staleness in (0, 1, None))),
-    group(WAYS[0], ScriptedWorkers(3, (2, 4), 0, (8, 2), late=20)),
+    "server", "values",
+    *each_way(
+        *(Training(4, (3, 1, 0), staleness) for staleness in (0, 1, None)),
+        ScriptedWorkers(3, (2, 4), 0, (8, 2), late=20),
+        ScriptedWorkers(3, (1, 4), 1, (8, 2), late=20),
+        waiting=2,
+    ),
 )  # fmt: skip
 def test_workers_end_at_different_times(case, run):
     """An END may complete a round, and allow a pull."""
@@ -129,7 +137,7 @@ test_real_mpi = suite.real_ranks(
     Training(3, (2,), fixed=True),
     Training(3, (2,), 0),
     Training(3, (2, 3), 1, fixed=True),
-    weight=3,
+    weight=2,
 )
 
 
@@ -167,17 +175,18 @@ def test_messages_are_those_of_the_protocol(case, run, ranks):
 @suite.test(
     "versions", "communication",
     *each_way(*(ScriptedWorkers(3, (2, 4), staleness, (8, 2)) for staleness in (None, 1, 0))),
+    weight=5,
 )  # fmt: skip
 def test_server_answers_with_the_version_that_it_should(case, run):
     """Workers send what a script says."""
 
 
-@suite.test("versions", "communication", ScriptedServer(3, (2, 3)))
+@suite.test("versions", "communication", ScriptedServer(3, (2, 3)), weight=7)
 def test_worker_pushes_the_version_that_it_pulled(case, run):
     """The server sends what a script says."""
 
 
-test_given_communicator_is_used = suite.given_communicator("comm", Training(3, (3, 2), 1), weight=4)
+test_given_communicator_is_used = suite.given_communicator("comm", Training(3, (3, 2), 1), weight=6)
 
 
 def answered_ahead(run):
@@ -230,7 +239,7 @@ AT_ONCE = [Training(5, (2,), staleness, (2,), fixed=True) for staleness in (0, 2
 test_messages_may_be_slow_and_come_at_once = suite.slow_messages(
     "comm",
     *each_way(*(Training(4, (3, 2, 4), staleness) for staleness in (1, None)), *AT_ONCE),
-    weight=4,
+    weight=5,
 )
 
 

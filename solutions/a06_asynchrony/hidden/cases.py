@@ -60,6 +60,7 @@ hidden(
         Training(4, (1, 5, 3), 0, (9, 2, 3)),
         Training(3, (2, 6), 2, (9, 2)),
         *(ScriptedWorkers(4, (1, 4, 3), staleness, late=40) for staleness in (0, 1)),
+        waiting=2,
     ),
 )
 hidden(
@@ -147,7 +148,7 @@ hidden(
             LocalSgd(p, num_steps, period, LONELY)
             for p, num_steps, period in ((2, 6, 3), (3, 8, 2), (4, 15, 5))
         ),
-        weight=7,
+        weight=8,
     ),
 )
 hidden(
@@ -191,7 +192,7 @@ hidden(
         LocalSgd(3, 4, 2, WIDE),
         LocalSgd(4, 3, 1, LONELY),
     ),
-    group("float32", *(LocalSgd(p, 4, 2, SHAPES, "float32") for p in (2, 5)), weight=2),
+    group("float32", *(LocalSgd(p, 4, 2, SHAPES, "float32") for p in (2, 5)), weight=3),
 )
 hidden(
     local_sgd.test_copies_are_equal_bit_for_bit,

@@ -34,14 +34,14 @@ def test_gradient_on_2_to_5_stages_in_any_order_of_arrival(case, run):
     """Where passes are announced, a rank that computes another stage's has other values."""
 
 
-@suite.test("sizes", "values", Step(3, (3, 1, 2, 4, 1), announced=True), weight=7)
+@suite.test("sizes", "values", Step(3, (3, 1, 2, 4, 1), announced=True), weight=9)
 def test_gradient_of_microbatches_of_different_sizes(case, run):
     """Each counts by its samples."""
 
 
 @suite.test(
     "gradient", "values", group(FEW, Step(4, TWO * 2, announced=True)),
-    group(ALONE, Step(1, TWO * 3, announced=True)), weight=3,
+    group(ALONE, Step(1, TWO * 3, announced=True)), weight=4,
 )  # fmt: skip
 def test_one_stage_and_fewer_microbatches_than_stages(case, run):
     assert_driven(run, case)
@@ -49,7 +49,7 @@ def test_one_stage_and_fewer_microbatches_than_stages(case, run):
 
 @suite.test(
     "limit", "values", *(Step(3, TWO * 5, limit=limit, announced=True) for limit in (1, 2)),
-    weight=2,
+    weight=4,
 )  # fmt: skip
 def test_limits_from_one_on(case, run):
     assert_driven(run, case, case.most)
@@ -57,7 +57,7 @@ def test_limits_from_one_on(case, run):
 
 @suite.test(
     "sizes", "values", group(LOSS, Step(3, (3, 1, 2), announced=True)),
-    group(GIVEN, Step(2, announced=True)), weight=3,
+    group(GIVEN, Step(2, announced=True)), weight=2,
 )  # fmt: skip
 def test_loss_of_the_whole_batch_and_all_that_is_given_stays(case, run):
     """Of microbatches that differ the loss is looked at, of others what is given."""
@@ -77,12 +77,13 @@ def test_float32_and_a_second_step(case, run):
     """Gradients have the dtype of the parameters; nothing is kept from step to step."""
 
 
-test_real_mpi = suite.real_ranks("messages", Step(3, TWO * 4))
+test_real_mpi = suite.real_ranks("messages", Step(3, TWO * 4, digits=10))
 
 
 @suite.test(
     "messages", "communication", group("float64", Step(3, (50,) * 4, announced=True)),
-    group("float32", Step(3, (50,) * 4, dtype="float32", announced=True)), checked=False, weight=3,
+    group("float32", Step(3, (50,) * 4, dtype="float32", widths=(40, 3, 30), announced=True)),
+    checked=False, weight=3,
 )  # fmt: skip
 def test_one_message_for_each_activation_and_gradient(case, run, ranks):
     ranks.record(case, run, {"messages of stage 0": len(case.batch_sizes)})
@@ -104,7 +105,7 @@ def test_no_stage_waits_while_there_is_work(case, run):
 
 @suite.test(
     "limit", "schedule", *(Step(3, TWO * 8, limit=limit, announced=True) for limit in (2, 3)),
-    checked=False, weight=3,
+    checked=False, weight=6,
 )  # fmt: skip
 def test_as_many_in_flight_as_asked(case, run):
     assert_in_flight(run, case)

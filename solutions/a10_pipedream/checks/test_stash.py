@@ -41,7 +41,7 @@ def test_vertical_sync_on_2_to_5_stages(case, run):
 @suite.test(
     "sizes", "values",
     group(FEW, Train(4, TWO * 2, announced=True), Train(3, TWO), Train(2, ())),
-    group(ALONE, Train(1, TWO * 3, announced=True)), weight=4,
+    group(ALONE, Train(1, TWO * 3, announced=True)), weight=6,
 )  # fmt: skip
 def test_fewer_minibatches_than_stages_and_one_stage(case, run):
     """The pipeline is never full; nobody is there to talk to."""
@@ -55,7 +55,7 @@ def test_minibatches_of_different_sizes_and_float32(case, run):
     """Parameters have the dtype that they had."""
 
 
-@suite.test("returned", "values", Train(3, (2, 1, 4, 3, 2), announced=True), weight=2)
+@suite.test("returned", "values", Train(3, (2, 1, 4, 3, 2), announced=True), weight=4)
 def test_losses_of_the_last_stage(case, run):
     values = plain([value["losses"] for value in run.values])
     assert_losses(values, case.serial[1], case)
@@ -63,7 +63,7 @@ def test_losses_of_the_last_stage(case, run):
 
 @suite.test(
     "returned", "values", group("a second call", Train(2, (3, 4, 2, 2, 1), before=True)),
-    group("a first call", Train(2, (3, 4, 2, 2, 1), announced=True)), weight=5,
+    group("a first call", Train(2, (3, 4, 2, 2, 1), announced=True)), weight=7,
 )  # fmt: skip
 def test_second_call_and_all_that_is_given_stays(case, run):
     for stage, value in enumerate([] if case.before else run.values):
@@ -89,7 +89,7 @@ def test_stages_compute_their_pieces_and_pass_arrays_on(case, run):
     "messages", "communication",
     group("float64", Train(4, TWO * 6, announced=True),
           Train(3, width=900, hidden=2)),  # far longer than the envelope that is free
-    group("float32", Train(3, dtype="float32", width=900, hidden=2)), checked=False, weight=5,
+    group("float32", Train(3, dtype="float32", width=900, hidden=2)), checked=False, weight=6,
 )  # fmt: skip
 def test_two_messages_for_each_minibatch_and_boundary(case, run, ranks):
     messages, nbytes = zip(*map(case.allowed, range(case.p)), strict=True)
@@ -99,7 +99,7 @@ def test_two_messages_for_each_minibatch_and_boundary(case, run, ranks):
 
 @suite.test(
     "messages", "communication", group(WORLD, Train(3, TWO * 5, announced=True)),
-    group(PART, Train(3, TWO * 5).in_part(), weight=2), weight=3,
+    group(PART, Train(3, TWO * 5).in_part(), weight=3), weight=4,
 )  # fmt: skip
 def test_messages_go_to_neighbours_in_the_given_communicator(case, run):
     assert_neighbours(run, case)
@@ -137,7 +137,7 @@ test_sends_may_wait_for_their_receives = suite.slow_messages(
 @suite.test(
     "time", "speed",
     group(FREE, Train(4, TWO * 8, costs=(1e-3, 2e-3), machine="free", announced=True)),
-    group(SLOW, Train(4, TWO * 8, costs=(4e-6, 8e-6), machine="wire", announced=True), weight=2),
+    group(SLOW, Train(4, TWO * 8, costs=(4e-6, 8e-6), machine="wire", announced=True), weight=3),
     checked=False,
 )  # fmt: skip
 def test_time_with_free_messages_and_on_a_slow_wire(case, run):

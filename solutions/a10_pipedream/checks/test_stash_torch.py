@@ -51,14 +51,15 @@ def test_minibatches_of_any_length_and_momentum(case, run):
     """The optimizer makes the step."""
 
 
-@suite.test("sizes", "values", TrainTorch(2, (2, 1, 3), calls=2, announced=True), weight=4)
+@suite.test("sizes", "values", TrainTorch(2, (2, 1, 3), calls=2, announced=True), weight=5)
 def test_losses_of_the_last_stage(case, run):
     for number, right in enumerate(case.serial[1]):
         assert_losses([value["losses"][number] for value in run.values], right, case)
 
 
 @suite.test(
-    "optimizer", "values", TrainTorch(2, (2, 1, 3), optimizer="momentum", calls=2, announced=True)
+    "optimizer", "values", TrainTorch(2, (2, 1, 3), optimizer="momentum", calls=2, announced=True),
+    weight=2,
 )  # fmt: skip
 def test_second_call_goes_on(case, run):
     """Inputs and parameter objects are those of before, and every ``grad`` is None."""
@@ -80,7 +81,9 @@ def test_stages_compute_their_pieces_and_pass_tensors_on(case, run):
     assert_passed_on(run, case)
 
 
-@suite.test("messages", "communication", TrainTorch(3, TWO * 5, announced=True), checked=False)
+@suite.test(
+    "messages", "communication", TrainTorch(3, TWO * 5, announced=True), checked=False, weight=2
+)  # fmt: skip
 def test_two_messages_for_each_minibatch_and_boundary(case, run, ranks):
     messages, nbytes = zip(*map(case.allowed, range(case.p)), strict=True)
     ranks.record(case, run, {"messages": list(messages), "bytes": list(nbytes)})
@@ -101,7 +104,7 @@ def test_passes_are_in_the_order_of_1f1b(case, run):
 
 
 test_every_send_may_wait_for_its_receive = suite.slow_messages(
-    "completed", TrainTorch(3, announced=True)
+    "completed", TrainTorch(3, announced=True), weight=2
 )
 
 

@@ -69,7 +69,7 @@ hidden(
 hidden(
     stash.test_messages_go_to_neighbours_in_the_given_communicator,
     group(stash.WORLD, *(train(p, p + 2) for p in (2, 4, 18))),
-    group(stash.PART, *(train(p, p + 2, announced=False).in_part() for p in (3, 4)), weight=2),
+    group(stash.PART, *(train(p, p + 2, announced=False).in_part() for p in (3, 4)), weight=3),
 )
 hidden(
     stash.test_one_forward_one_backward_in_turn,
@@ -86,7 +86,7 @@ hidden(
     stash.test_time_with_free_messages_and_on_a_slow_wire,
     group(stash.FREE, *(train(p, n, costs=MS, machine="free") for p, n in ((3, 7), (4, 10)))),
     # A message takes more than half of a forward pass.
-    group(stash.SLOW, train(4, 10, **WIRE), train(3, 8, **WIRE), weight=2),
+    group(stash.SLOW, train(4, 10, **WIRE), train(3, 8, **WIRE), weight=3),
 )
 
 # -- partition -------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def where_averaging_takes_long(rng):
     return [
         shortest(some(rng, n, weights, 0.0), workers, 1e9)
         for n, workers in ((1, 4), (2, 4), (4, 4), (6, 4), (8, 4))
-        for weights in (1.0, 8.0)
+        for weights in (1.0, 8.0, 40.0)
     ]
 
 
@@ -342,7 +342,10 @@ hidden(
     group("float32", *(step(p, 6, dtype="float32", announced=False) for p in (2, 3))),
     group("a second step", *(step(p, 5, before=True, announced=False) for p in (2, 3)), weight=2),
 )
-hidden(axonn.test_real_mpi, *(step(3, 5, limit=limit, announced=False) for limit in (3, 6)))
+hidden(
+    axonn.test_real_mpi,
+    *(step(3, 5, limit=limit, digits=10, announced=False) for limit in (3, 6)),
+)
 SHAPES = ((2, 20), (3, 20), (4, 100), (5, 20), (12, 20), (18, 20))
 hidden(
     axonn.test_one_message_for_each_activation_and_gradient,
@@ -350,7 +353,7 @@ hidden(
         "float64",
         *(Step(p, (size,) * 6, widths=(40, 3, 30), announced=True) for p, size in SHAPES),
     ),
-    group("float32", Step(3, (50,) * 6, dtype="float32", announced=True)),
+    group("float32", Step(3, (50,) * 6, dtype="float32", widths=(40, 3, 30), announced=True)),
 )
 hidden(
     axonn.test_messages_go_to_neighbours_in_the_given_communicator,
