@@ -430,8 +430,8 @@ hidden(
 hidden(
     where.test_gpu_of_each_rank,
     group(where.MANY, *(on_nodes(6, 3, visible) for visible in MANY)),
-    group(where.FEWER, *(on_nodes(6, 3, visible) for visible in FEWER), mixed, weight=3),
-    group(where.NONE, *(on_nodes(6, 3, visible) for visible in (None, "")), weight=7),
+    group(where.FEWER, *(on_nodes(6, 3, visible) for visible in FEWER), mixed, weight=7),
+    group(where.NONE, *(on_nodes(6, 3, visible) for visible in (None, "")), weight=14),
 )
 hidden(where.test_rank_0_alone_prints, *NODES[:2], on_nodes(3, 3, None), on_nodes(4, 4))
 hidden(where.test_real_mpi, Where(3, ("0,1", None, "0,1")))
