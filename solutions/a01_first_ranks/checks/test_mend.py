@@ -61,17 +61,19 @@ def test_data_travels_in_messages(case, run):
     "exchange", "values",
     group(
         SEVERAL, Exchange(4, 6), Exchange(3, 300), Exchange(2, 0),
-        *(Exchange(4, 20, latencies=seed) for seed in LATENCY_SEEDS), weight=2,
+        *(Exchange(4, 20, latencies=seed) for seed in LATENCY_SEEDS), weight=5,
     ),
-    group(ONE, Exchange(1, 4)), group(PART, Exchange(3, 4, members=(3, 0, 2), world=5)),
+    group(ONE, Exchange(1, 4), weight=4),
+    group(PART, Exchange(3, 4, members=(3, 0, 2), world=5), weight=5),
 )  # fmt: skip
 def test_exchange(case, run):
     """Each rank gets the previous one's; every send waits until its receive is posted."""
 
 
 @suite.test(
-    "mean", "values", group(WITH, mean(3, 2), mean(6)), group(EQUAL, mean(3, 4, equal=0.1)),
-    group(WITHOUT, mean(4, 0, 1), mean(0, 5, 0, 2)),
+    "mean", "values", group(WITH, mean(3, 2), mean(6)),
+    group(EQUAL, mean(3, 4, equal=0.1), weight=5),
+    group(WITHOUT, mean(4, 0, 1), mean(0, 5, 0, 2), weight=8),
 )  # fmt: skip
 def test_mean_and_deviation(case, run):
     """On every rank; no NaN where all elements are equal."""
@@ -79,13 +81,13 @@ def test_mean_and_deviation(case, run):
 
 @suite.test(
     "collect", "values", Collect(3, 4, 5), Collect(2, 3, 1), Collect(1, 2, 2), Collect(4, 0, 3),
-    *(Collect(6, 2, 3, latencies=seed) for seed in LATENCY_SEEDS),
+    *(Collect(6, 2, 3, latencies=seed) for seed in LATENCY_SEEDS), weight=9,
 )  # fmt: skip
 def test_collect(case, run):
     """Squares in order of rank and row, whichever messages are slow."""
 
 
-@suite.test("collect", "safety", Collect(3, 2, 4))
+@suite.test("collect", "safety", Collect(3, 2, 4), weight=11)
 def test_collect_in_any_order(case, ranks):
     for seed in LATENCY_SEEDS:
         for machine in ("buffered", "rendezvous"):
@@ -96,7 +98,7 @@ def test_collect_in_any_order(case, ranks):
 # -- what it says, and how long that takes ---------------------------------------------------------
 
 
-@suite.test("little", "communication", Exchange(4, 10), Exchange(2, 3), checked=False, weight=7)
+@suite.test("little", "communication", Exchange(4, 10), Exchange(2, 3), checked=False, weight=5)
 def test_exchange_sends_to_the_next_rank_only(case, run, ranks):
     nbytes = 8 * case.n
     assert_only_messages(run, case)
@@ -155,7 +157,7 @@ def test_collect_sends_to_rank_0_only(case, run):
 
 @suite.test(
     "speed", "speed", Exchange(9, 1250, machine=f"{LONG_WIRE},poll_s=1e-10"), checked=False,
-    weight=2,
+    weight=7,
 )  # fmt: skip
 def test_exchange_takes_no_longer_on_more_ranks(case, run):
     machine = run.machine
@@ -165,7 +167,7 @@ def test_exchange_takes_no_longer_on_more_ranks(case, run):
     assert_makespan(run, 3 * message_s, case, full=1.0, half=2.0)
 
 
-@suite.test("speed", "speed", Collect(4, 5, 100))
+@suite.test("speed", "speed", Collect(4, 5, 100), weight=3)
 def test_collect_takes_one_row_after_the_other(case, run):
     machine = run.machine
     row_s = machine.alpha_s + 8 * case.n * machine.beta_s_per_byte
@@ -190,6 +192,7 @@ test_real_mpi = suite.real_ranks("anywhere", Exchange(3, 9), mean(4, 2, 7), Coll
 test_given_communicator_is_used = suite.given_communicator(
     "anywhere",
     *of_each([Exchange(3, 4, **BUFFERED)], [mean(3, 1, 2)], [Collect(2, 1, 4, **BUFFERED)]),
+    weight=3,
 )
 
 

@@ -36,8 +36,8 @@ def test_ranks_of_a_host_need_not_be_neighbours(case, run):
 
 @suite.test(
     "gpu", "values", group(MANY, on_nodes(4, 2, "GPU-8f2a,GPU-91c0")),
-    group(FEWER, on_nodes(3, 3, "2,GPU-8f"), on_nodes(4, 2, ("7", None, "0,1", "6")), weight=3),
-    group(NONE, on_nodes(2, 1, ""), on_nodes(2, 2, None), weight=7),
+    group(FEWER, on_nodes(3, 3, "2,GPU-8f"), on_nodes(4, 2, ("7", None, "0,1", "6")), weight=7),
+    group(NONE, on_nodes(2, 1, ""), on_nodes(2, 2, None), weight=14),
 )  # fmt: skip
 def test_gpu_of_each_rank(case, run):
     """Of those that a rank sees, beginning again where they are fewer than ranks."""

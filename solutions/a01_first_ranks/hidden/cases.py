@@ -336,16 +336,22 @@ hidden(
     mend.test_exchange,
     group(
         mend.SEVERAL, *EXCHANGES, Exchange(8, 2003), Exchange(7, 1),
-        *(Exchange(5, 20, latencies=seed) for seed in LATENCY_SEEDS), weight=2,
+        *(Exchange(5, 20, latencies=seed) for seed in LATENCY_SEEDS), weight=5,
     ),
-    group(mend.ONE, Exchange(1, 4)),
-    group(mend.PART, Exchange(3, 5, members=(4, 1, 3), world=5)),
+    group(mend.ONE, Exchange(1, 4), weight=4),
+    group(mend.PART, Exchange(3, 5, members=(4, 1, 3), world=5), weight=5),
 )  # fmt: skip
 hidden(
     mend.test_mean_and_deviation,
     group(mend.WITH, *MEANS, mend.mean(5), mend.mean(1, 1)),
-    group(mend.EQUAL, equal(3, 4), equal(2, 3, 1, 9, 40)),
-    group(mend.WITHOUT, *MEANS_WITHOUT, mend.mean(0, 0, 1), mend.mean(30, 0, 1, 2, 3, 0, 7, 500)),
+    group(mend.EQUAL, equal(3, 4), equal(2, 3, 1, 9, 40), weight=5),
+    group(
+        mend.WITHOUT,
+        *MEANS_WITHOUT,
+        mend.mean(0, 0, 1),
+        mend.mean(30, 0, 1, 2, 3, 0, 7, 500),
+        weight=8,
+    ),
 )
 hidden(
     mend.test_collect,
@@ -424,8 +430,8 @@ hidden(
 hidden(
     where.test_gpu_of_each_rank,
     group(where.MANY, *(on_nodes(6, 3, visible) for visible in MANY)),
-    group(where.FEWER, *(on_nodes(6, 3, visible) for visible in FEWER), mixed, weight=3),
-    group(where.NONE, *(on_nodes(6, 3, visible) for visible in (None, "")), weight=7),
+    group(where.FEWER, *(on_nodes(6, 3, visible) for visible in FEWER), mixed, weight=7),
+    group(where.NONE, *(on_nodes(6, 3, visible) for visible in (None, "")), weight=14),
 )
 hidden(where.test_rank_0_alone_prints, *NODES[:2], on_nodes(3, 3, None), on_nodes(4, 4))
 hidden(where.test_real_mpi, Where(3, ("0,1", None, "0,1")))

@@ -20,6 +20,7 @@ SLACK_BYTES = 64 << 10  # of memory, beside what a rule allows
 STEP = 1e-100
 LR, MOMENTUM = 0.1, 0.9
 ALONE = ("libraries", "autograd")  # what is looked at without the result
+COSTS = ("lines", "memory")
 HOW = {"inputs": ", with read-only arguments", "layout": ", with slices of larger arrays"}
 
 
@@ -67,7 +68,9 @@ class Drawn(Formula):
     def check_value(self, value):
         result, seen = value
         if self.watch != "second":
-            if self.watch not in ALONE:
+            if self.watch in COSTS:
+                self.compare_forward(result)
+            elif self.watch not in ALONE:
                 self.compare(result)
             self.look(seen)
             return
@@ -75,6 +78,10 @@ class Drawn(Formula):
         self.compare(first)
         self.compare(now, "of the first call, looked at after a second one, ")
         self.second.compare(late, "of a second call, ")
+
+    def compare_forward(self, value):
+        """What is compared where the costs of a call are looked at."""
+        self.compare(value)
 
     def compare(self, value, when=""):
         """Raise a verdict unless this is right, within the docstring's tolerance."""
@@ -376,6 +383,16 @@ class LossAndGradients(Drawn):
                 loss, sums,
             ],
         }  # fmt: skip
+
+    def compare_forward(self, value):
+        """The loss, and shapes of the gradient: other tests ask for its numbers."""
+        _, gradients = self.right()
+        if isinstance(value, list | tuple) and len(value) == 2:
+            loss, found = value
+            shapes = list(map(np.shape, gradients))
+            if isinstance(found, list | tuple) and list(map(np.shape, found)) == shapes:
+                value = loss, cast(gradients, self.dtype)
+        self.compare(value)
 
     @property
     def most_lines(self):
