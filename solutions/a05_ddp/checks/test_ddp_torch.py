@@ -52,7 +52,10 @@ def test_gradients_add_up_in_no_sync(case, run):
     """The backward pass outside averages the sums."""
 
 
-@suite.test("evaluation", "values", Train(3, 1, between=True))
+@suite.test(
+    "evaluation", "values", group("parameters alone", Train(3, 1, between=True), weight=5),
+    group("with buffers", Train(2, 1, buffers=True, between=True)),
+)  # fmt: skip
 def test_evaluation_changes_nothing(case, run):
     """A batch in evaluation mode before each step, and another module that was wrapped before."""
 

@@ -309,7 +309,11 @@ hidden(
     ),
     group("in evaluation mode", Evaluate(2, 3), weight=2),
 )
-hidden(ddp.test_evaluation_changes_nothing, Train(3, 3, steps=3, between=True))
+hidden(
+    ddp.test_evaluation_changes_nothing,
+    group("parameters alone", Train(3, 3, steps=3, between=True), weight=5),
+    group("with buffers", Train(2, 3, buffers=True, between=True)),
+)
 hidden(ddp.test_real_gloo, Train(2))
 hidden(
     ddp.test_one_all_reduce_a_bucket,
