@@ -76,7 +76,7 @@ def test_each_rank_works_on_its_own_samples(case, run):
 
 
 @suite.test(
-    "cost", "communication", group("float64", Steps(4), weight=2),
+    "cost", "communication", group("float64", Steps(4)),
     group("float32", Steps(3, widths=(20, 30, 10), dtype="float32")), checked=False, weight=6,
 )  # fmt: skip
 def test_bytes_per_rank(case, run, ranks):
