@@ -82,7 +82,8 @@ class DDP(nn.Module):
         """Call the module with these arguments, and return what it returns.
 
         In training mode and outside ``no_sync`` all ranks' buffers become rank 0's before, with
-        at most one broadcast a buffer.
+        at most one broadcast a buffer. A batch in evaluation mode, between two steps, changes
+        nothing.
         """
         ### BEGIN SOLUTION
         if self.training and self.syncs:

@@ -41,7 +41,7 @@ def test_copies_stay_equal_over_several_steps(case, run):
 
 @suite.test(
     "step", "values", group("networks of float64", Steps(2, widths=DEEP), Steps(2, widths=FLAT)),
-    group("networks of float32", Steps(2, widths=(7, 11, 6, 4), dtype="float32")), weight=5,
+    group("networks of float32", Steps(2, widths=(7, 11, 6, 4), dtype="float32")), weight=8,
 )  # fmt: skip
 def test_any_network_and_dtype(case, run):
     """Any number of layers, and any shapes."""
@@ -76,7 +76,7 @@ def test_each_rank_works_on_its_own_samples(case, run):
 
 
 @suite.test(
-    "cost", "communication", group("float64", Steps(4), weight=2),
+    "cost", "communication", group("float64", Steps(4)),
     group("float32", Steps(3, widths=(20, 30, 10), dtype="float32")), checked=False, weight=6,
 )  # fmt: skip
 def test_bytes_per_rank(case, run, ranks):

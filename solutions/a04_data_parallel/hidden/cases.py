@@ -176,7 +176,6 @@ hidden(
         Steps(4, 12, widths=NET, steps=2),
         Steps(3, 6, widths=WIDE),
         *(Steps(p, 2 * p, widths=MEDIUM) for p in (2, 5, 12, 18)),
-        weight=2,
     ),
     group("float32", Steps(3, 120, widths=DEEP, dtype="float32")),
 )

@@ -265,7 +265,7 @@ hidden(
     group(
         "zeroed gradients",
         *(Train(p, cap=cap, set_to_none=False) for p, cap in ((2, 1), (1, 400))),
-        weight=7,
+        weight=5,
     ),
 )
 hidden(
@@ -300,14 +300,19 @@ hidden(
 )
 hidden(
     ddp.test_buffers_are_rank_0s_in_each_forward,
-    group("in each forward", Train(2, 3, buffers=True, steps=3), weight=3),
-    group("after a batch in evaluation mode", Train(2, 3, steps=3, between=True), weight=4),
+    group("in each forward", Train(2, 3, buffers=True, steps=3), weight=5),
     group(
         "with no_sync",
         Train(2, 3, buffers=True, microbatches=2, interrupted=True),
         Train(2, 3, buffers=True, microbatches=3),
+        weight=2,
     ),
-    group("in evaluation mode", Evaluate(2, 3)),
+    group("in evaluation mode", Evaluate(2, 3), weight=2),
+)
+hidden(
+    ddp.test_evaluation_changes_nothing,
+    group("parameters alone", Train(3, 3, steps=3, between=True), weight=5),
+    group("with buffers", Train(2, 3, buffers=True, between=True)),
 )
 hidden(ddp.test_real_gloo, Train(2))
 hidden(
