@@ -282,9 +282,12 @@ hidden(
 hidden(
     zero3.test_gradients_add_up,
     Train(2, WIDTHS, microbatches=3),
-    Train(3, WIDTHS, keep_zeros=True, microbatches=2),
+    Train(2, WIDTHS, keep_zeros=True, microbatches=2),
 )
-hidden(zero3.test_evaluation_in_between, *(Train(p, WIDTHS, evaluate=True) for p in (2, 3)))
+hidden(
+    zero3.test_evaluation_in_between,
+    *(Train(2, widths, steps=3, evaluate=True) for widths in (WIDTHS, (3, 4, 6, 2))),
+)
 hidden(
     zero3.test_layers_that_a_function_names, Train(2, **BLOCKS, by_layer=True), Train(3, **BLOCKS)
 )
