@@ -89,10 +89,11 @@ def test_any_length(case, run):
 
 @suite.test(
     "awkward", "values",
-    group(ZEROS, *(kind(2, n, bits, kind="zeros", asks="zeros")
-                   for kind, n, bits in ((Gathered, 48, 8), (Scattered, 96, 4))), weight=4),
-    group(SPECIAL, *(kind(2, n, kind="special", asks="NaN")
-                     for kind, n in ((Gathered, 48), (Scattered, 96))), weight=6),
+    *(
+        group(f"{name}, {function}", kind(2, n, kind=numbers, asks=numbers), weight=weight)
+        for name, numbers, weight in ((ZEROS, "zeros", 4), (SPECIAL, "special", 6))
+        for function, kind, n in ((GATHER, Gathered, 48), (SCATTER, Scattered, 96))
+    ),
     weight=10,
 )  # fmt: skip
 def test_zeros_nan_and_infinities(case, run):
@@ -142,19 +143,23 @@ def test_bytes_on_each_level(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "rules", Gathered(3, asks="peace"), Scattered(2, 32, asks="peace")
+    "rules", *both([Gathered(3, asks="peace")], [Scattered(2, 32, asks="peace")])
 )
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
     "rules", *both([Gathered(4, asks="order")], [Scattered(4, 64, per_node=4, asks="order")])
 )
 test_inputs_stay_and_a_second_call_is_right = suite.second_call(
-    "rules", Gathered(3, asks="inputs"), Scattered(2, 32, asks="inputs"), inputs_kept=True
+    "rules",
+    *both([Gathered(3, asks="inputs")], [Scattered(2, 32, asks="inputs")]),
+    inputs_kept=True,
 )
 
 
 @suite.test(
-    "costs", "speed", Gathered(8, 20_000, asks="time", machine="long wire"),
-    Scattered(8, 160_000, asks="time", machine=NODES, per_node=4), weight=2,
+    "costs", "speed", *both(
+        [Gathered(8, 20_000, asks="time", machine="long wire")],
+        [Scattered(8, 160_000, asks="time", machine=NODES, per_node=4)],
+    ), weight=2,
 )  # fmt: skip
 def test_time(case, run):
     assert_makespan(run, case.time_s, case)

@@ -702,15 +702,15 @@ hidden(
 )
 hidden(
     lowbit.test_zeros_nan_and_infinities,
-    group(
-        lowbit.ZEROS, Gathered(3, 40, 4, kind="zeros", asks="zeros"),
-        Scattered(2, 80, kind="zeros", asks="zeros"), weight=4,
+    *(
+        group(f"{name}, {function}", case.with_(kind=numbers, asks=numbers), weight=weight)
+        for name, numbers, weight in ((lowbit.ZEROS, "zeros", 4), (lowbit.SPECIAL, "special", 6))
+        for function, case in (
+            (lowbit.GATHER, Gathered(3, 40, 4)),
+            (lowbit.SCATTER, Scattered(2, 100, 8 if numbers == "zeros" else 4)),
+        )
     ),
-    group(
-        lowbit.SPECIAL, Gathered(4, 50, 4, kind="special", asks="NaN"),
-        Scattered(2, 100, kind="special", asks="NaN"), weight=6,
-    ),
-)  # fmt: skip
+)
 hidden(
     lowbit.test_error_of_a_sum_grows_as_in_two_hops,
     Scattered(10, 10 * 500, 4, kind="alike", per_node=10),
@@ -735,19 +735,21 @@ hidden(
     *(Scattered(4, n, 4, 64, asks="bytes") for n in (400, 100_000)),
 )
 hidden(
-    lowbit.test_given_communicator_is_used, Gathered(4, asks="peace"),
-    Scattered(3, 48, per_node=3, asks="peace"),
-)  # fmt: skip
+    lowbit.test_given_communicator_is_used,
+    *lowbit.both([Gathered(4, asks="peace")], [Scattered(3, 48, per_node=3, asks="peace")]),
+)
 hidden(
     lowbit.test_messages_may_wait_and_come_in_any_order,
     *lowbit.both([Gathered(5, asks="order")], [Scattered(3, 48, per_node=3, asks="order")]),
 )
 hidden(
-    lowbit.test_inputs_stay_and_a_second_call_is_right, Gathered(4, asks="inputs"),
-    Scattered(3, 48, per_node=3, asks="inputs"),
-)  # fmt: skip
+    lowbit.test_inputs_stay_and_a_second_call_is_right,
+    *lowbit.both([Gathered(4, asks="inputs")], [Scattered(3, 48, per_node=3, asks="inputs")]),
+)
 hidden(
     lowbit.test_time,
-    Gathered(12, 20_000, asks="time", machine="long wire"),
-    Scattered(16, 160_000, asks="time", machine=lowbit.NODES, per_node=4),
+    *lowbit.both(
+        [Gathered(12, 20_000, asks="time", machine="long wire")],
+        [Scattered(16, 160_000, asks="time", machine=lowbit.NODES, per_node=4)],
+    ),
 )
