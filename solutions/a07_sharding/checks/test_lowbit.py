@@ -8,7 +8,7 @@ from ringside.checking.suite import Suite, group
 
 suite = Suite("lowbit")
 GATHER, SCATTER = "all_gather", "reduce_scatter"
-ZEROS, SPECIAL = "zeros", "NaN and infinities"
+KINDS = (("zeros", "zeros", "zeros", 4), ("NaN and infinities", "special", "values", 6))
 NODES = "zaratan,eager_threshold_bytes=0,alpha_s=1e-7,intra_alpha_s=2e-8"  # bytes take the time
 
 
@@ -90,8 +90,8 @@ def test_any_length(case, run):
 @suite.test(
     "awkward", "values",
     *(
-        group(f"{name}, {function}", kind(2, n, kind=numbers, asks=numbers), weight=weight)
-        for name, numbers, weight in ((ZEROS, "zeros", 4), (SPECIAL, "special", 6))
+        group(f"{name}, {function}", kind(2, n, kind=numbers, asks=asks), weight=weight)
+        for name, numbers, asks, weight in KINDS
         for function, kind, n in ((GATHER, Gathered, 48), (SCATTER, Scattered, 96))
     ),
     weight=10,

@@ -703,8 +703,8 @@ hidden(
 hidden(
     lowbit.test_zeros_nan_and_infinities,
     *(
-        group(f"{name}, {function}", case.with_(kind=numbers, asks=numbers), weight=weight)
-        for name, numbers, weight in ((lowbit.ZEROS, "zeros", 4), (lowbit.SPECIAL, "special", 6))
+        group(f"{name}, {function}", case.with_(kind=numbers, asks=asks), weight=weight)
+        for name, numbers, asks, weight in lowbit.KINDS
         for function, case in (
             (lowbit.GATHER, Gathered(3, 40, 4)),
             (lowbit.SCATTER, Scattered(2, 100, 8 if numbers == "zeros" else 4)),
