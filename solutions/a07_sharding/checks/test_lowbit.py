@@ -63,7 +63,7 @@ def test_reduce_scatter(case, run):
 
 @suite.test(
     "levels", "values", Scattered(4, 128), Scattered(6, 192, 4, per_node=3),
-    Scattered(3, 96, 4, per_node=1), weight=14,
+    Scattered(3, 96, 4, per_node=1), weight=11,
 )  # fmt: skip
 def test_reduce_scatter_on_two_levels(case, run):
     """Within the error of two hops."""
@@ -123,7 +123,7 @@ def test_bytes_of_codes_and_scales(case, run, ranks):
 
 @suite.test(
     "levels", "communication", Scattered(4, 1000, 4, 128, asks="bytes"),
-    Scattered(6, 600, per_node=3, asks="bytes"), weight=10,
+    Scattered(6, 600, per_node=3, asks="bytes"), weight=14,
 )  # fmt: skip
 def test_bytes_on_each_level(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
