@@ -113,7 +113,7 @@ test_real_mpi = suite.real_ranks(
 @suite.test(
     "costs", "communication",
     *both([Gathered(2, asks="bytes"), Gathered(3, 250, 4, 128, asks="bytes")],
-          [Scattered(2, 500, 4, 128, asks="bytes")]), weight=3,
+          [Scattered(2, 500, 4, 128, asks="bytes")]), weight=1,
 )  # fmt: skip
 def test_bytes_of_codes_and_scales(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
