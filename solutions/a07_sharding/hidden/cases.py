@@ -373,7 +373,7 @@ hidden(
     hsdp.test_bytes_inside, group("gather", *both(Gather, *NODES, parts=LAYERS)),
     group(
         "synchronise", Synchronise(8, 2, parts=LAYERS, asks="bytes"),
-        Synchronise(6, parts=LAYERS, dtype="float32", asks="bytes"),
+        Synchronise(6, parts=LAYERS, dtype="float32", asks="bytes"), weight=3,
     ),
 )  # fmt: skip
 hidden(
