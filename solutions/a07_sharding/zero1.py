@@ -63,9 +63,9 @@ def step(
             by ``clip / norm``.
 
     Returns:
-        ``(params, state, norm)``: a new array, the state after the step, and a float, the Euclidean
-        norm of the whole mean gradient before it was clipped. Parameters and norm are equal on all
-        ranks, bit for bit.
+        ``(params, state, norm)``: a new array of the same dtype, the state after the step, and a
+        float, the Euclidean norm of the whole mean gradient (all shards together) before it was
+        clipped. Parameters and norm are equal on all ranks, bit for bit.
 
     - Values: those of ``given.adam.adam`` on one rank that has the mean gradient, to 1e-12 in
       float64 (1e-5 in float32).

@@ -36,8 +36,8 @@ def backward(
 
     Returns:
         ``(grad_input, shard)``: the gradient with respect to the first layer's input, of this rank
-        alone, and shape ``(ceil(Psi / N),)``, the shard of the mean over all ranks. Padding is 0.
-        Psi is the sum of all ``layer.size``.
+        alone, and shape ``(ceil(Psi / N),)``, the shard of the mean over all ranks, of the
+        gradients' dtype. Padding is 0. Psi is the sum of all ``layer.size``.
 
     - Values: to 1e-12 in float64, 1e-5 in float32. Psi = 11 on 4 ranks: shards of 3, the last one
       with one element of padding. With more ranks than elements some have padding alone.

@@ -82,7 +82,7 @@ def assert_within(nbytes, allowed, case, where):
 @suite.test(
     "inside", "communication", group("gather", Gather(6, parts=(8, 4))),
     group("synchronise", Synchronise(6, parts=(8, 4), asks="bytes"),
-          Synchronise(6, parts=(8, 4), dtype="float32", asks="bytes")),
+          Synchronise(6, parts=(8, 4), dtype="float32", asks="bytes"), weight=3),
 )  # fmt: skip
 def test_bytes_inside(case, run, ranks):
     size = case.shard_size

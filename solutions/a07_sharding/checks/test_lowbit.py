@@ -8,7 +8,7 @@ from ringside.checking.suite import Suite, group
 
 suite = Suite("lowbit")
 GATHER, SCATTER = "all_gather", "reduce_scatter"
-ZEROS, SPECIAL = "zeros", "NaN and infinities"
+KINDS = (("zeros", "zeros", "zeros", 4), ("NaN and infinities", "special", "values", 6))
 NODES = "zaratan,eager_threshold_bytes=0,alpha_s=1e-7,intra_alpha_s=2e-8"  # bytes take the time
 
 
@@ -63,7 +63,7 @@ def test_reduce_scatter(case, run):
 
 @suite.test(
     "levels", "values", Scattered(4, 128), Scattered(6, 192, 4, per_node=3),
-    Scattered(3, 96, 4, per_node=1), weight=14,
+    Scattered(3, 96, 4, per_node=1), weight=11,
 )  # fmt: skip
 def test_reduce_scatter_on_two_levels(case, run):
     """Within the error of two hops."""
@@ -89,10 +89,11 @@ def test_any_length(case, run):
 
 @suite.test(
     "awkward", "values",
-    group(ZEROS, *(kind(2, n, bits, kind="zeros", asks="zeros")
-                   for kind, n, bits in ((Gathered, 48, 8), (Scattered, 96, 4))), weight=4),
-    group(SPECIAL, *(kind(2, n, kind="special", asks="NaN")
-                     for kind, n in ((Gathered, 48), (Scattered, 96))), weight=6),
+    *(
+        group(f"{name}, {function}", kind(2, n, kind=numbers, asks=asks), weight=weight)
+        for name, numbers, asks, weight in KINDS
+        for function, kind, n in ((GATHER, Gathered, 48), (SCATTER, Scattered, 96))
+    ),
     weight=10,
 )  # fmt: skip
 def test_zeros_nan_and_infinities(case, run):
@@ -112,7 +113,7 @@ test_real_mpi = suite.real_ranks(
 @suite.test(
     "costs", "communication",
     *both([Gathered(2, asks="bytes"), Gathered(3, 250, 4, 128, asks="bytes")],
-          [Scattered(2, 500, 4, 128, asks="bytes")]), weight=3,
+          [Scattered(2, 500, 4, 128, asks="bytes")]), weight=1,
 )  # fmt: skip
 def test_bytes_of_codes_and_scales(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
@@ -122,7 +123,7 @@ def test_bytes_of_codes_and_scales(case, run, ranks):
 
 @suite.test(
     "levels", "communication", Scattered(4, 1000, 4, 128, asks="bytes"),
-    Scattered(6, 600, per_node=3, asks="bytes"), weight=10,
+    Scattered(6, 600, per_node=3, asks="bytes"), weight=14,
 )  # fmt: skip
 def test_bytes_on_each_level(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
@@ -142,19 +143,23 @@ def test_bytes_on_each_level(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "rules", Gathered(3, asks="peace"), Scattered(2, 32, asks="peace")
+    "rules", *both([Gathered(3, asks="peace")], [Scattered(2, 32, asks="peace")])
 )
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
     "rules", *both([Gathered(4, asks="order")], [Scattered(4, 64, per_node=4, asks="order")])
 )
 test_inputs_stay_and_a_second_call_is_right = suite.second_call(
-    "rules", Gathered(3, asks="inputs"), Scattered(2, 32, asks="inputs"), inputs_kept=True
+    "rules",
+    *both([Gathered(3, asks="inputs")], [Scattered(2, 32, asks="inputs")]),
+    inputs_kept=True,
 )
 
 
 @suite.test(
-    "costs", "speed", Gathered(8, 20_000, asks="time", machine="long wire"),
-    Scattered(8, 160_000, asks="time", machine=NODES, per_node=4), weight=2,
+    "costs", "speed", *both(
+        [Gathered(8, 20_000, asks="time", machine="long wire")],
+        [Scattered(8, 160_000, asks="time", machine=NODES, per_node=4)],
+    ), weight=2,
 )  # fmt: skip
 def test_time(case, run):
     assert_makespan(run, case.time_s, case)

@@ -13,7 +13,7 @@ TWELVE = (
 FAST, SLOW = "a fast link", "a slow link"
 
 
-@suite.test("fits", "memory", *(Schedule(SIX, capacity, 4.0) for capacity in (25, 40, 60)))
+@suite.test("fits", "memory", *(Schedule(SIX, capacity, 40.0) for capacity in (25, 40, 60)))
 def test_plans_fit(case, run):
     """And they are shorter than recomputing every layer."""
     time_s, again_s = case.time_s(run), case.time_s(["recompute"] * len(case.layers))

@@ -59,7 +59,7 @@ def test_evaluation_in_between(case, run):
     """Under ``torch.no_grad()``, before each step and between ``finish`` and the optimizer's."""
 
 
-@suite.test("layers", "values", Train(2, **BLOCKS, by_layer=True), Train(2, **BLOCKS), weight=4)
+@suite.test("layers", "values", Train(2, **BLOCKS, by_layer=True), Train(2, **BLOCKS), weight=5)
 def test_layers_that_a_function_names(case, run):
     """Or the network's children, which have several layers each."""
 
@@ -168,7 +168,7 @@ def test_layers_are_gathered_one_by_one(case, run):
     assert_one_by_one(run, case)
 
 
-@suite.test("order", "schedule", Train(2, FIVE, announced=True, asks="order"), weight=6)
+@suite.test("order", "schedule", Train(2, FIVE, announced=True, asks="order"), weight=8)
 def test_one_layer_is_gathered_ahead(case, run):
     """When a layer begins, the next one is on its way, and no later one."""
     sizes, last = [layer.nbytes for layer in case.layers], len(case.layers) - 1
@@ -193,7 +193,7 @@ def test_one_layer_is_gathered_ahead(case, run):
                 )
 
 
-@suite.test("order", "schedule", Train(2, FIVE, announced=True, asks="order"), weight=7)
+@suite.test("order", "schedule", Train(2, FIVE, announced=True, asks="order"), weight=8)
 def test_gradients_are_reduced_while_the_next_layer_computes(case, run):
     """When a layer begins its backward pass, the one before it is being reduced."""
     sizes = [layer.nbytes for layer in case.layers]
