@@ -38,9 +38,7 @@ def test_stages_compute_their_pieces_and_pass_arrays_on(case, run):
     assert_passed_on(run, case)
 
 
-@suite.test(
-    "any_schedule", "values", Step(3, FLUSH, UNEQUAL), Step(3, GPIPE, UNEQUAL), weight=35
-)
+@suite.test("any_schedule", "values", Step(3, FLUSH, UNEQUAL), Step(3, GPIPE, UNEQUAL), weight=35)
 def test_microbatches_of_unequal_lengths(case, run):
     """The gradient of the mean over all samples."""
 
@@ -55,15 +53,13 @@ def test_schedules_that_nobody_teaches(case, run):
 
 
 @suite.test(
-    "any_schedule", "values", Step(2, HALVES, (3,)), Step(1, ("F0 F1 I0 I1 W1 W0",)), weight=14
+    "any_schedule", "values", Step(2, HALVES, (3,)), Step(3, ("F0 F1 I0 I1 W1 W0",)), weight=14
 )
 def test_backward_passes_in_two_halves(case, run):
     """The second half comes any time later."""
 
 
-@suite.test(
-    "any_schedule", "values", Step(2, CHUNKS, (3,)), Step(1, CHUNKS[:1], (3,)), weight=12
-)
+@suite.test("any_schedule", "values", Step(2, CHUNKS, (3,)), Step(1, CHUNKS[:1], (3,)), weight=12)
 def test_interleaved_chunks(case, run):
     """The last stage passes activations on to the first one."""
 
@@ -82,7 +78,7 @@ def test_gradient_on_2_to_5_stages(case, run):
 
 @suite.test(
     "gradient", "values", group("fewer microbatches than stages", Step(3, ("F0 B0",), (3,))),
-    group("one stage", Step(1, ("F0 F1 B0 B1",), (3,))), weight=3,
+    group("one stage", Step(1, ("F0 F1 B0 B1",), (3,)), Step(1, ("F0 F1 I0 I1 W1 W0",))), weight=3,
 )  # fmt: skip
 def test_fewer_microbatches_than_stages_and_one_stage(case, run):
     """A stage alone is the first and the last one."""
@@ -92,7 +88,8 @@ test_real_mpi = suite.real_ranks("gradient", Step(3, FLUSH), weight=2)
 
 
 @suite.test(
-    "loss", "values", group(USUAL, Step(3, FLUSH), Step(1, ("F0 F1 B0 B1",), (3,)), weight=2),
+    "loss", "values", group(USUAL, Step(3, FLUSH), weight=3),
+    group("one stage", Step(1, ("F0 F1 B0 B1",), (3,))),
     group("microbatches of unequal lengths", Step(3, GPIPE, UNEQUAL)),
 )  # fmt: skip
 def test_loss_of_the_whole_batch(case, run):

@@ -402,7 +402,8 @@ hidden(
 )
 hidden(
     stage.test_loss_of_the_whole_batch,
-    group(USUAL, step(FLUSH, 4, 6), step(GPIPE, 1, 3, sizes=(4,)), weight=2),
+    group(USUAL, step(FLUSH, 4, 6), weight=3),
+    group("one stage", step(GPIPE, 1, 3, sizes=(4,))),
     group("microbatches of unequal lengths", step(FLUSH, 3, 5, sizes=UNEQUAL)),
 )
 hidden(
@@ -420,11 +421,11 @@ hidden(
             for name in BOTH
         ),
     ),
-    group("one stage", *(step(name, 1, count, sizes=(4,)) for count in (3, 1) for name in BOTH)),
+    group("one stage", *(step(name, 1, 3, sizes=(4,)) for name in (*BOTH, HALVES))),
 )
 hidden(
     stage.test_backward_passes_in_two_halves,
-    *(step(HALVES, p, count) for p, count in ((2, 4), (3, 6), (4, 3), (1, 2))),
+    *(step(HALVES, p, count) for p, count in ((2, 4), (3, 6), (4, 3))),
 )
 hidden(
     stage.test_interleaved_chunks,
@@ -530,18 +531,31 @@ def torch_ordered(*arguments, **options):
 
 
 hidden(
+    torch.test_microbatches_of_unequal_lengths,
+    *(
+        torch_step(name, p, count, sizes=LENGTHS)
+        for name in BOTH
+        for p, count in ((2, 6), (3, 4), (4, 5))
+    ),
+)
+NEWEST_FIRST = ("F0 F1 F2 F3 B3 B2 B1 B0",)
+hidden(
+    torch.test_schedules_that_nobody_teaches,
+    StepTorch(3, NEWEST_FIRST),
+    drawn_orders(StepTorch, (3, 4, 1, False), (4, 4, 1, False)),
+)
+hidden(
+    torch.test_the_same_with_recomputation,
+    StepTorch(3, NEWEST_FIRST, recompute=True),
+    drawn_orders(StepTorch, (3, 4, 1, False), recompute=True),
+)
+hidden(
+    torch.test_chunks,
+    *(torch_step(INTERLEAVED, *shape) for shape in ((2, 4, 2), (3, 6, 2), (1, 2, 2), (2, 6, 2))),
+)
+hidden(
     torch.test_gradient_with_gpipe_and_1f1b,
-    group(
-        "microbatches of unequal lengths",
-        *(
-            torch_step(name, p, count, sizes=LENGTHS)
-            for name in BOTH
-            for p, count in ((2, 6), (3, 4), (4, 5))
-        ),
-    ),
-    group(
-        "microbatches of equal length", *(torch_step(name, p, 6) for name in BOTH for p in (3, 5))
-    ),
+    *(torch_step(name, p, 6) for name in BOTH for p in (3, 5)),
 )
 hidden(
     torch.test_few_microbatches_and_one_stage,
@@ -552,13 +566,9 @@ hidden(
     group("one stage", *(torch_step(name, 1, 3) for name in BOTH)),
 )
 hidden(
-    torch.test_chunks_and_other_schedules,
-    group(
-        SEVERAL,
-        *(torch_step(INTERLEAVED, *shape) for shape in ((2, 4, 2), (3, 6, 2), (1, 2, 2))),
-        torch_step(INTERLEAVED, 2, 6, 2, sizes=LENGTHS),
-    ),
-    group(OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), (4, 4, 1, False))),
+    torch.test_loss_of_the_whole_batch,
+    group(USUAL, torch_step(FLUSH, 4, 6), weight=2),
+    group("one stage", torch_step(GPIPE, 1, 3)),
 )
 hidden(
     torch.test_gradient_with_recomputation,
@@ -569,19 +579,17 @@ hidden(
         weight=3,
     ),
     group(SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, recompute=True)),
-    group(OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), recompute=True)),
 )
 DROPOUT = {"widths": (5, 20, 4), "recompute": True, "dropout": 0.4}
 hidden(
     torch.test_recomputation_draws_the_same_numbers_again,
-    torch_step(GPIPE, 2, 4, **DROPOUT),
-    torch_step(FLUSH, 3, 4, **DROPOUT),
-    drawn_orders(StepTorch, (2, 4, 2, False), **DROPOUT),
+    group(USUAL, torch_step(GPIPE, 2, 4, **DROPOUT), torch_step(FLUSH, 3, 4, **DROPOUT)),
+    group(SEVERAL, drawn_orders(StepTorch, (2, 4, 2, False), **DROPOUT), weight=2),
 )
 hidden(
     torch.test_second_step_is_independent,
-    group(USUAL, torch_step(FLUSH, 2, 3, sizes=LENGTHS, before=True)),
-    group(torch.AGAIN, torch_step(FLUSH, 2, 3, sizes=LENGTHS, before=True, recompute=True)),
+    group(USUAL, torch_step(FLUSH, 2, 3, sizes=(3,), before=True), weight=3),
+    group(torch.AGAIN, torch_step(FLUSH, 2, 3, sizes=(3,), before=True, recompute=True)),
 )
 hidden(torch.test_real_gloo, torch_step(FLUSH, 3, 4))
 hidden(
@@ -611,15 +619,18 @@ hidden(
         USUAL,
         torch_step(GPIPE, 2, 3, announced=True),
         torch_step(FLUSH, 3, 5, announced=True),
-        weight=3,
     ),
-    group(torch.AGAIN, torch_step(FLUSH, 3, 5, recompute=True, announced=True)),
+    group(torch.AGAIN, torch_step(FLUSH, 3, 5, recompute=True, announced=True), weight=4),
     group(SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, announced=True)),
 )
 hidden(
     torch.test_activations_are_let_go_and_recomputation_keeps_inputs_alone,
-    group(USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH), weight=3),
-    group(torch.AGAIN, *(torch_ordered(name, 4, 8, recompute=True, **LARGE) for name in BOTH)),
+    group(USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH)),
+    group(
+        torch.AGAIN,
+        *(torch_ordered(name, 4, 8, recompute=True, **LARGE) for name in BOTH),
+        weight=4,
+    ),
 )
 hidden(
     torch.test_every_send_may_wait_for_its_receive,

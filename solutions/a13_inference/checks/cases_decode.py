@@ -34,7 +34,8 @@ class Decode(Case):
         kv_heads: heads of keys and values; 0: as many as ``heads``.
         lengths: of the prompts.
         tokens: that each sequence gets.
-        kind: "ties": words of equal logits; "first": a word of the first 20th wins; "usual".
+        kind: "ties": words of equal logits; "first": a word of the first 20th wins; "negative":
+            all logits are; "usual".
     """
 
     machine: str = field(default="buffered", kw_only=True)
@@ -200,7 +201,8 @@ class Greedy(Decode):
     def hidden(self, seed):
         """What it gets: one row for each sequence."""
         rng = np.random.default_rng([seed, 3])
-        return rng.standard_normal((len(self.lengths), self.sizes.d)).astype(self.dtype)
+        hidden = rng.standard_normal((len(self.lengths), self.sizes.d)).astype(self.dtype)
+        return np.abs(hidden) if self.kind == "negative" else hidden
 
     def logits(self, seed):
         weights = _weights(self.sizes, seed, self.dtype, self.kind)
@@ -349,6 +351,8 @@ def _weights(sizes, seed, dtype, kind):
         weights["head"] = np.eye(sizes.d, dtype=dtype)[words % sizes.d]
     if kind == "first":  # the other words have the logit 0, which is never the largest
         weights["head"][sizes.vocabulary // 20 :] = 0
+    if kind == "negative":
+        weights["head"] = -np.abs(weights["head"])
     return weights
 
 

@@ -45,9 +45,7 @@ def test_requests_that_arrive_together(case, run):
     """All at one moment."""
 
 
-@suite.test(
-    "starts", "values", STREAM, Serve(count=12, rate=0.4, prompt=100, output=20), weight=3
-)
+@suite.test("starts", "values", STREAM, Serve(count=12, rate=0.4, prompt=100, output=20), weight=3)
 def test_pauses_between_requests(case, run):
     """In which nobody is under way."""
 

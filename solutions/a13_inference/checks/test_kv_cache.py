@@ -42,7 +42,13 @@ def test_no_positions_short_pages_and_long_ones(case, run):
     case.look(run, "gather", "empty", "pool", "pages")
 
 
-@suite.test("contents", "memory", Script(f"{FORKED}, used 2"), Script("new a, fork a b, used 0, append b 3"), weight=1)
+@suite.test(
+    "contents",
+    "memory",
+    Script(f"{FORKED}, used 2"),
+    Script("new a, fork a b, used 0, append b 3"),
+    weight=1,
+)
 def test_a_fork_shares_all_pages(case, run):
     case.look(run, "gather", "pool", "used")
 
@@ -73,13 +79,23 @@ def test_a_fork_at_the_end_of_a_page_copies_nothing(case, run):
     case.look(run, "used")
 
 
-@suite.test("copies", "memory", Script(f"{FORKED}, free a, used 2, append b 1, used 2", num_pages=2), weight=2)
+@suite.test(
+    "copies",
+    "memory",
+    Script(f"{FORKED}, free a, used 2, append b 1, used 2", num_pages=2),
+    weight=2,
+)
 def test_a_page_that_is_shared_no_longer_is_written_in_place(case, run):
     """There is no page for a copy."""
     case.look(run, "pool", "used")
 
 
-@suite.test("contents", "values", Script(f"{FORKED}, fork b c, append a 1, append b 1, append c 1"), weight=11)
+@suite.test(
+    "contents",
+    "values",
+    Script(f"{FORKED}, fork b c, append a 1, append b 1, append c 1"),
+    weight=11,
+)
 def test_forks_of_forks(case, run):
     case.look(run, "gather", "pool", "counts")
 
@@ -120,7 +136,9 @@ def test_errors_change_nothing(case, run):
     case.look(run, "gather", "pool", "used", "error")
 
 
-@suite.test("contents", "safety", Script("new a, append a 3, gather a, append a 2, gather a"), weight=8)
+@suite.test(
+    "contents", "safety", Script("new a, append a 3, gather a, append a 2, gather a"), weight=8
+)
 def test_arrays_of_the_caller_are_left_alone(case, run):
     """What was appended, and what ``gather`` gives, is the caller's, who writes into it."""
     case.look(run, "gather")
