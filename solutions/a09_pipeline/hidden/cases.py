@@ -315,6 +315,80 @@ def activations(rng):
     ]
 
 
+# -- what usual mistakes give, by the sentence that names each -------------------------------------
+
+
+def usual(kind):
+    """Give a class what usual mistakes give."""
+
+    def give(function):
+        kind.wrong = function
+        return function
+
+    return give
+
+
+@usual(MakespanS)
+def wrong_makespan(case):
+    s, m, v = case.stages, case.microbatches, case.chunks or 1
+    both_s = case.forward_s + case.backward_s
+    return {
+        "Here a backward pass is taken to be two forward passes; it takes backward_s.": (
+            (m + (s - 1) / v) * 3 * case.forward_s
+        ),
+        "Here the times are taken to be the whole model's; they are those of a stage.": (
+            (m + (s - 1) / v) * both_s / s
+        ),
+        "Here chunks divide the whole step; the work stays as it is.": (m + s - 1) / v * both_s,
+        "This is the work without anyone's waiting.": m * both_s,
+    }
+
+
+@usual(BubbleFraction)
+def wrong_fraction(case):
+    s, m, v = case.stages, case.microbatches, case.chunks or 1
+    return {
+        "This is idle over ideal; idle over total is asked for.": (s - 1) / v / m,
+        "This is the bubble of one chunk.": (s - 1) / (m + s - 1),
+    }
+
+
+@usual(GpipeS)
+def wrong_latency(case):
+    s, both_s = case.stages, case.forward_s + case.backward_s
+    step_s = (case.microbatches + s - 1) * both_s
+    return {
+        "Here latency is paid for in one direction; gradients travel, too.": (
+            step_s + (s - 1) * case.latency_s
+        ),
+        "Here each message's latency is paid for; most are on their way while others compute.": (
+            step_s + 2 * case.microbatches * (s - 1) * case.latency_s
+        ),
+    }
+
+
+@usual(NumMessages)
+def wrong_messages(case):
+    s, m, v = case.stages, case.microbatches, case.chunks or 1
+    return {
+        "Chunks have a further message between them: from the last stage to the first one.": (
+            2 * m * (s - 1) * v
+        ),
+        "These are the activations; their gradients are messages, too.": m * (v * s - 1),
+    }
+
+
+@usual(ActivationBytes)
+def wrong_activations(case):
+    m, saved = case.microbatches, case.saved_bytes
+    return {
+        "These are all microbatches'; under 1F1B fewer are in flight.": m * saved,
+        "Here the input of the microbatch that is computed again counts twice.": (
+            case.right() + case.input_bytes
+        ),
+    }
+
+
 hidden(
     bubble.test_makespan,
     group("backward passes twice as long", makespans((1.0, 2.0), (0.25, 0.5))),

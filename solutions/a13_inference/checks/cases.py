@@ -249,7 +249,7 @@ def joined(steps):
             first.setdefault(k, at)
             last[k] = at
     count = 0
-    for k, at in first.items():
+    for at in first.values():
         going = [i for i in first if first[i] < at <= last[i]]
         ended = [i for i in first if last[i] < at]
         # Those that left the same batch: it wasn't empty since.

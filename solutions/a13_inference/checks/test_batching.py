@@ -79,8 +79,8 @@ def test_room_for_the_answers_to_come(case, run):
     for each, peak in peaks(case, run):
         verify(
             peak <= 1.02 * each.capacity,
-            f"{each}: the cache holds {peak} tokens, and {each.capacity} fit. A request that starts "
-            "needs room for all tokens that it and the others are still to get.",
+            f"{each}: the cache holds {peak} tokens, and {each.capacity} fit. A request that "
+            "starts needs room for all tokens that it and the others are still to get.",
         )
 
 

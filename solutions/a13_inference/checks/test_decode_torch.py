@@ -183,7 +183,8 @@ def test_time_of_a_step(case, run, ranks):
     award(
         1.0 if ratio <= 1.05 else 0.5 if ratio <= 1.5 else 0.0,
         f"decode_torch:generate of four layers of 4096 columns on {case.p} GPUs, four in a node: a "
-        f"decoding step of two sequences takes {took_s * 1e3:.3f} ms, {ratio:.3f} times the {allowed_s * 1e3:.3f} "
-        "ms of reading weights and cache and of the messages; 1.05 times is asked for"
+        f"decoding step of two sequences takes {took_s * 1e3:.3f} ms, {ratio:.3f} times the "
+        f"{allowed_s * 1e3:.3f} ms of reading weights and cache and of the messages; 1.05 times is "
+        "asked for"
         f"{', and half of the points go to 1.5' * (ratio > 1.05)}.",
     )

@@ -5,6 +5,7 @@ from ringside.checking.suite import Suite, group
 
 suite = Suite("kv_cache")
 NOTHING, NAMES = "appends of nothing", "names that are never given again"
+FREED = "append b 1, free a, used 2, append b 1, free b, used 0"
 FORKED = "new a, append a 4, append a 2, fork a b"  # two pages, and the second isn't full
 
 
@@ -73,7 +74,8 @@ def test_the_second_writer_copies_nothing(case, run):
 
 @suite.test(
     "copies", "memory",
-    Script("new a, append a 4, append a 4, fork a b, append b 1, used 3, append a 1, used 4"), weight=1,
+    Script("new a, append a 4, append a 4, fork a b, append b 1, used 3, append a 1, used 4"),
+    weight=1,
 )  # fmt: skip
 def test_a_fork_at_the_end_of_a_page_copies_nothing(case, run):
     case.look(run, "used")
@@ -104,9 +106,10 @@ def test_forks_of_forks(case, run):
     "contents", "memory",
     group(
         "pages",
-        Script(", ".join([f"{FORKED}, append b 1, free a, used 2, append b 1, free b, used 0"] * 3)),
+        Script(", ".join([f"{FORKED}, {FREED}"] * 3)),
     ),
-    group(NAMES, Script(f"{FORKED}, free b, fork a c, append c 1, new d, free d, new e, used 3")), weight=12,
+    group(NAMES, Script(f"{FORKED}, free b, fork a c, append c 1, new d, free d, new e, used 3")),
+    weight=12,
 )  # fmt: skip
 def test_nothing_leaks(case, run):
     case.look(run, "pool", "used")

@@ -75,6 +75,13 @@ def token_bytes(case):
     return 2 * case.layers * case.kv_heads * case.head_dim * (case.element_bytes or 2)
 
 
+def wrong_token_bytes(case):
+    return {"These are the keys alone; values are kept, too.": case.right() // 2}
+
+
+TokenBytes.wrong = wrong_token_bytes
+
+
 hidden(kv_cache.test_positions_one_after_another, between(3, 6, one_by_one))
 hidden(
     kv_cache.test_many_positions_at_once,
