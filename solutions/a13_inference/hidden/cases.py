@@ -526,7 +526,7 @@ hidden(
 )  # fmt: skip
 hidden(
     weights.test_cut_in_both_directions, Sync(10, (2, 3, 1), (2, 2, 1), mixed=True),
-    Sync(8, (1, 2, 1), (3, 2, 1), dtype="int64"),
+    Sync(8, (1, 2, 1), (3, 2, 1)),
 )  # fmt: skip
 hidden(
     weights.test_uneven_and_empty_blocks,
@@ -535,7 +535,11 @@ hidden(
     group(weights.EMPTY, Sync(8, (5, 1, 1), (1, 3, 1), (4, 6)),
           Sync(6, (2, 1, 1), (1, 4, 1), (4, 3))),
 )  # fmt: skip
-hidden(weights.test_trainers_return_none, Sync(7, (1, 3, 1), (4, 1, 1), dtype="float32"))
+hidden(
+    weights.test_trainers_return_none,
+    Sync(7, (1, 3, 1), (4, 1, 1), dtype="float32"),
+    Sync(8, (1, 2, 1), (3, 2, 1), dtype="int64"),
+)
 hidden(weights.test_real_mpi, Sync(5, (2, 1, 1), (1, 3, 1)))
 hidden(
     weights.test_bytes_and_messages_of_each_pair,
