@@ -18,7 +18,9 @@ suite = Suite("decode_torch")
 # -- what one rank gives ---------------------------------------------------------------------------
 
 
-@suite.test("as_one_rank", "communication", even(ForwardTorch, 4, heads=1), checked=False, weight=6)
+@suite.test(
+    "as_one_rank", "communication", even(ForwardTorch, 4, heads=1), checked=False, weight=15
+)
 def test_sums_travel_and_weights_do_not(case, run):
     for rank, sent in enumerate(sent_as_ring(run)):
         if not 0 < sent <= 3 * case.forward_nbytes:
@@ -33,25 +35,25 @@ def test_forward_on_2_to_5_ranks(case, run):
     """In prefill and in decoding."""
 
 
-@suite.test("as_one_rank", "values", even(ForwardTorch, 2, lengths=(4, 1)), weight=8)
+@suite.test("as_one_rank", "values", even(ForwardTorch, 2, lengths=(4, 1)), weight=16)
 def test_prompts_of_different_lengths(case, run):
     """Each sequence's last position."""
 
 
-@suite.test("as_one_rank", "values", GenerateTorch(3, heads=4, vocabulary=10), weight=6)
+@suite.test("as_one_rank", "values", GenerateTorch(3, heads=4, vocabulary=10), weight=12)
 def test_parts_that_differ(case, run):
     """Heads, hidden units and words that p doesn't divide."""
 
 
 @suite.test(
     "as_one_rank", "values", GenerateTorch(4, heads=3, vocabulary=3, tokens=3),
-    GreedyTorch(4, heads=4, vocabulary=3, kind="negative", lengths=(1,) * 8), weight=4,
+    GreedyTorch(4, heads=4, vocabulary=3, kind="negative", lengths=(1,) * 8), weight=7,
 )  # fmt: skip
 def test_ranks_without_heads_or_words(case, run):
     """A rank without words has none to offer, also where all logits are negative."""
 
 
-@suite.test("as_one_rank", "values", ForwardTorch(2, heads=8, kv_heads=4), weight=7)
+@suite.test("as_one_rank", "values", ForwardTorch(2, heads=8, kv_heads=4), weight=14)
 def test_fewer_key_heads(case, run):
     """A query head is where its key head is."""
 
@@ -66,7 +68,7 @@ def test_generate(case, run):
     """The tokens of one rank."""
 
 
-@suite.test("words", "values", even(GenerateTorch, 9, heads=1, tokens=3))
+@suite.test("words", "values", even(GenerateTorch, 9, heads=1, tokens=3), weight=4)
 def test_more_than_eight_ranks(case, run):
     """As many as the group has."""
 
@@ -74,12 +76,13 @@ def test_more_than_eight_ranks(case, run):
 @suite.test(
     "words", "values",
     *(GreedyTorch(p, heads=p, vocabulary=16 * p, kind="ties", lengths=(1,) * 20) for p in (2, 3)),
+    weight=2,
 )  # fmt: skip
 def test_equal_logits_give_the_lowest_word(case, run):
     """In a rank, and among ranks."""
 
 
-test_real_gloo = suite.real_ranks("words", even(GenerateTorch, 2))
+test_real_gloo = suite.real_ranks("words", even(GenerateTorch, 2), weight=4)
 
 
 @suite.test("float32", "values", even(ForwardTorch, 2, dtype="float32"))
@@ -115,7 +118,10 @@ test_given_group_is_used = suite.given_communicator(
 # -- safety, memory, speed -------------------------------------------------------------------------
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    "waits", even(GenerateTorch, 3, heads=1), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)
+    "as_one_rank",
+    even(GenerateTorch, 3, heads=1),
+    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE),
+    weight=12,
 )
 
 
@@ -162,8 +168,8 @@ def assert_traced_alike(ranks, case):
 
 
 @suite.test(
-    "time", "speed", group("GPUs of one node", timed(4)), group("GPUs of two nodes", timed(8)),
-    checked=False,
+    "as_one_rank", "speed", group("GPUs of one node", timed(4)), group("GPUs of two nodes", timed(8)),
+    checked=False, weight=28,
 )  # fmt: skip
 def test_time_of_a_step(case, run, ranks):
     """A step of two sequences in four layers of 4096 columns on p GPUs, on fake tensors."""
