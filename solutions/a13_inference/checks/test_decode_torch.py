@@ -168,7 +168,8 @@ def assert_traced_alike(ranks, case):
 
 
 @suite.test(
-    "as_one_rank", "speed", group("GPUs of one node", timed(4)), group("GPUs of two nodes", timed(8)),
+    "as_one_rank", "speed", group("GPUs of one node", timed(4)),
+    group("GPUs of two nodes", timed(8)),
     checked=False, weight=28,
 )  # fmt: skip
 def test_time_of_a_step(case, run, ranks):
