@@ -25,10 +25,10 @@ Rules:
 - Bytes of ``greedy``, a rank: two numbers a sequence to each other rank, of 8 bytes in any dtype.
   These are ``16 B (p - 1)``, and ``64 (p - 1)`` more are free. Example: 3 sequences, p = 4: 144
   bytes, and 192 free.
-- Time of a decoding step on 1 to 8 GPUs: at most 1.05 times that of (1) reading this rank's weights
-  and its cache once, (2) ``2 layers`` all-reduces of ``B d`` elements, and (3) one all-gather of
-  2 B numbers of 8 bytes; half the points up to 1.5 times. ``given/decode_time_torch.py``
-  computes it.
+- Time of a decoding step of B sequences on 1 to 8 GPUs: at most 1.05 times that of (1) reading this
+  rank's weights, for all sequences together, and its cache once, (2) ``2 layers`` all-reduces of
+  ``B d`` elements, and (3) one all-gather of 2 B numbers of 8 bytes; half the points up to 1.5
+  times. ``given/decode_time_torch.py`` computes it.
 
 Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et al., Megatron-LM,
 2019.

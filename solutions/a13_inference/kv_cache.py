@@ -19,7 +19,8 @@ names the copy.
   in all.
 - A fork at a page's end never leads to a copy, since the next position goes into a new page.
   Example: the same with 8 positions: 2 shared pages and 2 new ones, 4 in all.
-- A page that only one sequence uses, from the beginning or again, is written in place.
+- A page that only one sequence uses, from the beginning or again, is written in place. An append
+  of no positions takes no page and copies none.
 - A page is free again when the last sequence that uses it is freed. Forks may be forked.
 - A name that was never given, or whose sequence was freed, raises ``ValueError`` in each method.
 - An error changes nothing: neither lengths, nor pages, nor what sequences hold.

@@ -78,7 +78,7 @@ def sync(
     Returns:
         On a sampler its new block. On a trainer None.
 
-    - Only point-to-point calls.
+    - Only point-to-point calls. What was given stays as it is, a sampler's old block, too.
     - Bytes: from each source to each dest at most those of the piece between them. In the drawing
       these are 6 numbers, 48 bytes in float64. Rank 0 sends 96 bytes; the whole matrix has 384.
     - Messages: at most one for each piece.

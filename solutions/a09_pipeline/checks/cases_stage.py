@@ -133,7 +133,25 @@ class Step(Case):
         return Piece(cast(self.params[number], "float64"), number)
 
     def right(self):
-        """Per stage the loss and its pieces' gradients, by one process."""
+        return self.with_loss(lambda samples: sum(self.batch_sizes))
+
+    def wrong(self):
+        count = len(self.batch_sizes)
+        return {
+            "This is the mean of the microbatches' means; that over all samples is asked for.": (
+                self.with_loss(lambda samples: samples * count)
+            ),
+            "This is the sum over all samples; the mean is asked for.": (
+                self.with_loss(lambda samples: 1)
+            ),
+        }
+
+    def with_loss(self, divisor):
+        """Per stage the loss and its pieces' gradients, by one process.
+
+        Args:
+            divisor: of a microbatch's loss, by its samples.
+        """
         pieces = [self.piece(number) for number in range(self.p * self.chunks)]
         halves = {
             (each.chunk * self.p + stage, each.microbatch)
@@ -141,10 +159,10 @@ class Step(Case):
             for each in actions
             if letter(each) == "I"
         }
-        total, batch_size = 0.0, sum(self.batch_sizes)
+        total = 0.0
         for m, batch in enumerate(zip(self.samples, self.targets, strict=True)):
             x, target = (each.astype("float64") for each in batch)
-            saved = []
+            saved, batch_size = [], divisor(len(x))
             for piece in pieces:
                 with self.passes_of(piece.number % self.p):
                     x, kept = piece.forward(m, x)

@@ -84,7 +84,9 @@ def stepped(comm, params, words, batch_sizes, inputs, targets, costs, before=Fal
     """
     if before:
         halves, sizes = [[each / 2 for each in own] for own in params], [2 * n for n in batch_sizes]
-        twice = [own and [np.concatenate([each, each]) for each in own] for own in (inputs, targets)]
+        twice = [
+            own and [np.concatenate([each, each]) for each in own] for own in (inputs, targets)
+        ]
         stepped(comm, halves, words, sizes, *twice, costs)
     stage, num_stages = comm.Get_rank(), comm.Get_size()
     pieces = [

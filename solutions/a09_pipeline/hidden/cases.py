@@ -315,6 +315,80 @@ def activations(rng):
     ]
 
 
+# -- what usual mistakes give, by the sentence that names each -------------------------------------
+
+
+def usual(kind):
+    """Give a class what usual mistakes give."""
+
+    def give(function):
+        kind.wrong = function
+        return function
+
+    return give
+
+
+@usual(MakespanS)
+def wrong_makespan(case):
+    s, m, v = case.stages, case.microbatches, case.chunks or 1
+    both_s = case.forward_s + case.backward_s
+    return {
+        "Here a backward pass is taken to be two forward passes; it takes backward_s.": (
+            (m + (s - 1) / v) * 3 * case.forward_s
+        ),
+        "Here the times are taken to be the whole model's; they are those of a stage.": (
+            (m + (s - 1) / v) * both_s / s
+        ),
+        "Here chunks divide the whole step; the work stays as it is.": (m + s - 1) / v * both_s,
+        "This is the work without anyone's waiting.": m * both_s,
+    }
+
+
+@usual(BubbleFraction)
+def wrong_fraction(case):
+    s, m, v = case.stages, case.microbatches, case.chunks or 1
+    return {
+        "This is idle over ideal; idle over total is asked for.": (s - 1) / v / m,
+        "This is the bubble of one chunk.": (s - 1) / (m + s - 1),
+    }
+
+
+@usual(GpipeS)
+def wrong_latency(case):
+    s, both_s = case.stages, case.forward_s + case.backward_s
+    step_s = (case.microbatches + s - 1) * both_s
+    return {
+        "Here latency is paid for in one direction; gradients travel, too.": (
+            step_s + (s - 1) * case.latency_s
+        ),
+        "Here each message's latency is paid for; most are on their way while others compute.": (
+            step_s + 2 * case.microbatches * (s - 1) * case.latency_s
+        ),
+    }
+
+
+@usual(NumMessages)
+def wrong_messages(case):
+    s, m, v = case.stages, case.microbatches, case.chunks or 1
+    return {
+        "Chunks have a further message between them: from the last stage to the first one.": (
+            2 * m * (s - 1) * v
+        ),
+        "These are the activations; their gradients are messages, too.": m * (v * s - 1),
+    }
+
+
+@usual(ActivationBytes)
+def wrong_activations(case):
+    m, saved = case.microbatches, case.saved_bytes
+    return {
+        "These are all microbatches'; under 1F1B fewer are in flight.": m * saved,
+        "Here the input of the microbatch that is computed again counts twice.": (
+            case.right() + case.input_bytes
+        ),
+    }
+
+
 hidden(
     bubble.test_makespan,
     group("backward passes twice as long", makespans((1.0, 2.0), (0.25, 0.5))),
@@ -402,7 +476,8 @@ hidden(
 )
 hidden(
     stage.test_loss_of_the_whole_batch,
-    group(USUAL, step(FLUSH, 4, 6), step(GPIPE, 1, 3, sizes=(4,)), weight=2),
+    group(USUAL, step(FLUSH, 4, 6), weight=3),
+    group("one stage", step(GPIPE, 1, 3, sizes=(4,))),
     group("microbatches of unequal lengths", step(FLUSH, 3, 5, sizes=UNEQUAL)),
 )
 hidden(
@@ -420,11 +495,11 @@ hidden(
             for name in BOTH
         ),
     ),
-    group("one stage", *(step(name, 1, count, sizes=(4,)) for count in (3, 1) for name in BOTH)),
+    group("one stage", *(step(name, 1, 3, sizes=(4,)) for name in (*BOTH, HALVES))),
 )
 hidden(
     stage.test_backward_passes_in_two_halves,
-    *(step(HALVES, p, count) for p, count in ((2, 4), (3, 6), (4, 3), (1, 2))),
+    *(step(HALVES, p, count) for p, count in ((2, 4), (3, 6), (4, 3))),
 )
 hidden(
     stage.test_interleaved_chunks,
@@ -530,18 +605,31 @@ def torch_ordered(*arguments, **options):
 
 
 hidden(
+    torch.test_microbatches_of_unequal_lengths,
+    *(
+        torch_step(name, p, count, sizes=LENGTHS)
+        for name in BOTH
+        for p, count in ((2, 6), (3, 4), (4, 5))
+    ),
+)
+NEWEST_FIRST = ("F0 F1 F2 F3 B3 B2 B1 B0",)
+hidden(
+    torch.test_schedules_that_nobody_teaches,
+    StepTorch(3, NEWEST_FIRST),
+    drawn_orders(StepTorch, (3, 4, 1, False), (4, 4, 1, False)),
+)
+hidden(
+    torch.test_the_same_with_recomputation,
+    StepTorch(3, NEWEST_FIRST, recompute=True),
+    drawn_orders(StepTorch, (3, 4, 1, False), recompute=True),
+)
+hidden(
+    torch.test_chunks,
+    *(torch_step(INTERLEAVED, *shape) for shape in ((2, 4, 2), (3, 6, 2), (1, 2, 2), (2, 6, 2))),
+)
+hidden(
     torch.test_gradient_with_gpipe_and_1f1b,
-    group(
-        "microbatches of unequal lengths",
-        *(
-            torch_step(name, p, count, sizes=LENGTHS)
-            for name in BOTH
-            for p, count in ((2, 6), (3, 4), (4, 5))
-        ),
-    ),
-    group(
-        "microbatches of equal length", *(torch_step(name, p, 6) for name in BOTH for p in (3, 5))
-    ),
+    *(torch_step(name, p, 6) for name in BOTH for p in (3, 5)),
 )
 hidden(
     torch.test_few_microbatches_and_one_stage,
@@ -552,13 +640,9 @@ hidden(
     group("one stage", *(torch_step(name, 1, 3) for name in BOTH)),
 )
 hidden(
-    torch.test_chunks_and_other_schedules,
-    group(
-        SEVERAL,
-        *(torch_step(INTERLEAVED, *shape) for shape in ((2, 4, 2), (3, 6, 2), (1, 2, 2))),
-        torch_step(INTERLEAVED, 2, 6, 2, sizes=LENGTHS),
-    ),
-    group(OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), (4, 4, 1, False))),
+    torch.test_loss_of_the_whole_batch,
+    group(USUAL, torch_step(FLUSH, 4, 6), weight=2),
+    group("one stage", torch_step(GPIPE, 1, 3)),
 )
 hidden(
     torch.test_gradient_with_recomputation,
@@ -569,19 +653,17 @@ hidden(
         weight=3,
     ),
     group(SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, recompute=True)),
-    group(OTHERS, drawn_orders(StepTorch, (3, 4, 1, False), recompute=True)),
 )
 DROPOUT = {"widths": (5, 20, 4), "recompute": True, "dropout": 0.4}
 hidden(
     torch.test_recomputation_draws_the_same_numbers_again,
-    torch_step(GPIPE, 2, 4, **DROPOUT),
-    torch_step(FLUSH, 3, 4, **DROPOUT),
-    drawn_orders(StepTorch, (2, 4, 2, False), **DROPOUT),
+    group(USUAL, torch_step(GPIPE, 2, 4, **DROPOUT), torch_step(FLUSH, 3, 4, **DROPOUT)),
+    group(SEVERAL, drawn_orders(StepTorch, (2, 4, 2, False), **DROPOUT), weight=2),
 )
 hidden(
     torch.test_second_step_is_independent,
-    group(USUAL, torch_step(FLUSH, 2, 3, sizes=LENGTHS, before=True)),
-    group(torch.AGAIN, torch_step(FLUSH, 2, 3, sizes=LENGTHS, before=True, recompute=True)),
+    group(USUAL, torch_step(FLUSH, 2, 3, sizes=(3,), before=True), weight=3),
+    group(torch.AGAIN, torch_step(FLUSH, 2, 3, sizes=(3,), before=True, recompute=True)),
 )
 hidden(torch.test_real_gloo, torch_step(FLUSH, 3, 4))
 hidden(
@@ -611,15 +693,18 @@ hidden(
         USUAL,
         torch_step(GPIPE, 2, 3, announced=True),
         torch_step(FLUSH, 3, 5, announced=True),
-        weight=3,
     ),
-    group(torch.AGAIN, torch_step(FLUSH, 3, 5, recompute=True, announced=True)),
+    group(torch.AGAIN, torch_step(FLUSH, 3, 5, recompute=True, announced=True), weight=4),
     group(SEVERAL, torch_step(INTERLEAVED, 2, 4, 2, announced=True)),
 )
 hidden(
     torch.test_activations_are_let_go_and_recomputation_keeps_inputs_alone,
-    group(USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH), weight=3),
-    group(torch.AGAIN, *(torch_ordered(name, 4, 8, recompute=True, **LARGE) for name in BOTH)),
+    group(USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH)),
+    group(
+        torch.AGAIN,
+        *(torch_ordered(name, 4, 8, recompute=True, **LARGE) for name in BOTH),
+        weight=4,
+    ),
 )
 hidden(
     torch.test_every_send_may_wait_for_its_receive,

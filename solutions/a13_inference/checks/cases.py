@@ -195,7 +195,6 @@ class Plans(Formula):
     target = "batching:serve"
     through = "checks/inside.py:planned"
     unsaid = SEEDED
-    all_start = True
 
     @property
     def servers(self):
@@ -215,7 +214,7 @@ class Plans(Formula):
             if steps is None:
                 raise Verdict(f"{case} changed the list of requests; it must stay as it was.")
             started = sorted(k for _, prefill, _ in steps for k in prefill)
-            if self.all_start and started != list(range(len(case.stream))):
+            if started != list(range(len(case.stream))):
                 raise Verdict(
                     f"{case}: {format_count(len(started), 'request')} start; each of the "
                     f"{len(case.stream)} must, once."
@@ -249,7 +248,7 @@ def joined(steps):
             first.setdefault(k, at)
             last[k] = at
     count = 0
-    for k, at in first.items():
+    for at in first.values():
         going = [i for i in first if first[i] < at <= last[i]]
         ended = [i for i in first if last[i] < at]
         # Those that left the same batch: it wasn't empty since.

@@ -45,9 +45,7 @@ def test_requests_that_arrive_together(case, run):
     """All at one moment."""
 
 
-@suite.test(
-    "starts", "values", STREAM, Serve(count=12, rate=0.4, prompt=100, output=20), weight=3
-)
+@suite.test("starts", "values", STREAM, Serve(count=12, rate=0.4, prompt=100, output=20), weight=3)
 def test_pauses_between_requests(case, run):
     """In which nobody is under way."""
 
@@ -81,8 +79,8 @@ def test_room_for_the_answers_to_come(case, run):
     for each, peak in peaks(case, run):
         verify(
             peak <= 1.02 * each.capacity,
-            f"{each}: the cache holds {peak} tokens, and {each.capacity} fit. A request that starts "
-            "needs room for all tokens that it and the others are still to get.",
+            f"{each}: the cache holds {peak} tokens, and {each.capacity} fit. A request that "
+            "starts needs room for all tokens that it and the others are still to get.",
         )
 
 

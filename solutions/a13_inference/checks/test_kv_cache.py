@@ -5,6 +5,7 @@ from ringside.checking.suite import Suite, group
 
 suite = Suite("kv_cache")
 NOTHING, NAMES = "appends of nothing", "names that are never given again"
+FREED = "append b 1, free a, used 2, append b 1, free b, used 0"
 FORKED = "new a, append a 4, append a 2, fork a b"  # two pages, and the second isn't full
 
 
@@ -42,7 +43,13 @@ def test_no_positions_short_pages_and_long_ones(case, run):
     case.look(run, "gather", "empty", "pool", "pages")
 
 
-@suite.test("contents", "memory", Script(f"{FORKED}, used 2"), Script("new a, fork a b, used 0, append b 3"), weight=1)
+@suite.test(
+    "contents",
+    "memory",
+    Script(f"{FORKED}, used 2"),
+    Script("new a, fork a b, used 0, append b 3"),
+    weight=1,
+)
 def test_a_fork_shares_all_pages(case, run):
     case.look(run, "gather", "pool", "used")
 
@@ -67,19 +74,30 @@ def test_the_second_writer_copies_nothing(case, run):
 
 @suite.test(
     "copies", "memory",
-    Script("new a, append a 4, append a 4, fork a b, append b 1, used 3, append a 1, used 4"), weight=1,
+    Script("new a, append a 4, append a 4, fork a b, append b 1, used 3, append a 1, used 4"),
+    weight=1,
 )  # fmt: skip
 def test_a_fork_at_the_end_of_a_page_copies_nothing(case, run):
     case.look(run, "used")
 
 
-@suite.test("copies", "memory", Script(f"{FORKED}, free a, used 2, append b 1, used 2", num_pages=2), weight=2)
+@suite.test(
+    "copies",
+    "memory",
+    Script(f"{FORKED}, free a, used 2, append b 1, used 2", num_pages=2),
+    weight=2,
+)
 def test_a_page_that_is_shared_no_longer_is_written_in_place(case, run):
     """There is no page for a copy."""
     case.look(run, "pool", "used")
 
 
-@suite.test("contents", "values", Script(f"{FORKED}, fork b c, append a 1, append b 1, append c 1"), weight=11)
+@suite.test(
+    "contents",
+    "values",
+    Script(f"{FORKED}, fork b c, append a 1, append b 1, append c 1"),
+    weight=11,
+)
 def test_forks_of_forks(case, run):
     case.look(run, "gather", "pool", "counts")
 
@@ -88,9 +106,10 @@ def test_forks_of_forks(case, run):
     "contents", "memory",
     group(
         "pages",
-        Script(", ".join([f"{FORKED}, append b 1, free a, used 2, append b 1, free b, used 0"] * 3)),
+        Script(", ".join([f"{FORKED}, {FREED}"] * 3)),
     ),
-    group(NAMES, Script(f"{FORKED}, free b, fork a c, append c 1, new d, free d, new e, used 3")), weight=12,
+    group(NAMES, Script(f"{FORKED}, free b, fork a c, append c 1, new d, free d, new e, used 3")),
+    weight=12,
 )  # fmt: skip
 def test_nothing_leaks(case, run):
     case.look(run, "pool", "used")
@@ -120,7 +139,9 @@ def test_errors_change_nothing(case, run):
     case.look(run, "gather", "pool", "used", "error")
 
 
-@suite.test("contents", "safety", Script("new a, append a 3, gather a, append a 2, gather a"), weight=8)
+@suite.test(
+    "contents", "safety", Script("new a, append a 3, gather a, append a 2, gather a"), weight=8
+)
 def test_arrays_of_the_caller_are_left_alone(case, run):
     """What was appended, and what ``gather`` gives, is the caller's, who writes into it."""
     case.look(run, "gather")

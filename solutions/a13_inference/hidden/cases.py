@@ -75,6 +75,13 @@ def token_bytes(case):
     return 2 * case.layers * case.kv_heads * case.head_dim * (case.element_bytes or 2)
 
 
+def wrong_token_bytes(case):
+    return {"These are the keys alone; values are kept, too.": case.right() // 2}
+
+
+TokenBytes.wrong = wrong_token_bytes
+
+
 hidden(kv_cache.test_positions_one_after_another, between(3, 6, one_by_one))
 hidden(
     kv_cache.test_many_positions_at_once,
@@ -347,43 +354,41 @@ def prompts_of_one_length(kind):
     return drawn
 
 
-def forwards(kind):
-    return (
-        group("float32", even(kind, 3, dtype="float32")),
-        group("prompts of one length", prompts_of_one_length(kind), weight=7),
-        group(
-            "prompts of different lengths",
-            even(kind, 2, lengths=(4, 1, 3)),
-            even(kind, 3, lengths=(1, 5)),
-            weight=2,
-        ),
-    )
+def of_different_lengths(kind):
+    return even(kind, 2, lengths=(4, 1, 3)), even(kind, 3, lengths=(1, 5))
 
 
-DIFFERING = (
-    ("parts that differ", ((3, 4, 4, 11), (4, 6, 6, 9))),
-    ("parts that are empty", ((5, 3, 3, 3),)),
-    ("fewer key heads", ((2, 8, 2, 12), (3, 6, 3, 18), (2, 6, 3, 12))),
-)
+def without_words(kind, *sizes):
+    """A choice where all logits are negative, and the last ranks have no words."""
+    return [kind(p, heads=p, vocabulary=n, kind="negative", lengths=(1,) * 12) for p, n in sizes]
 
 
 def differing(p, heads, kv_heads, vocabulary):
     sizes = {"heads": heads, "kv_heads": kv_heads, "vocabulary": vocabulary}
-    return Shard(p, biases=False, **sizes), Generate(p, lengths=(3,), tokens=3, **sizes)
+    return Shard(p, biases=False, **sizes), Generate(p, tokens=3, **sizes)
 
 
 hidden(decode.test_work_is_divided_and_sums_travel, even(Forward, 4))
 hidden(decode.test_parts_of_the_weights, even(Shard, 2), even(Shard, 4))
-hidden(decode.test_forward, *forwards(Forward))
+hidden(decode.test_forward, prompts_of_one_length(Forward))
+hidden(decode.test_prompts_of_different_lengths, *of_different_lengths(Forward))
+hidden(decode.test_float32, even(Forward, 3, dtype="float32"))
 hidden(
     decode.test_generate,
     *(even(Generate, p, heads=4, lengths=(2, 2), tokens=6) for p in (2, 3, 4)),
 )
+hidden(decode.test_parts_that_differ, *differing(3, 4, 4, 11), *differing(4, 6, 6, 9))
 hidden(
-    decode.test_parts_that_differ_and_fewer_key_heads,
+    decode.test_parts_that_are_empty,
+    *differing(5, 3, 3, 3),
+    *without_words(Greedy, (4, 3), (5, 2)),
+)
+hidden(
+    decode.test_fewer_key_heads,
     *(
-        group(name, *(case for sizes in table for case in differing(*sizes)))
-        for name, table in DIFFERING
+        case
+        for sizes in ((2, 8, 2, 12), (3, 6, 3, 18), (2, 6, 3, 12))
+        for case in differing(*sizes)
     ),
 )
 hidden(
@@ -402,6 +407,7 @@ hidden(
     decode.test_bytes_of_two_sums_a_layer,
     # With four heads a rank, an all-reduce of a bias is more than what is free.
     *(even(Forward, p, heads=4, tokens=3) for p in (2, 3, 4, 5)),
+    even(Forward, 3, heads=4, tokens=3, dtype="float32"),
     *(even(Forward, p, heads=1, lengths=(2,), tokens=3) for p in (12, 18)),
     even(Forward, 4, heads=1, lengths=(30, 30), tokens=2, longest=40),
 )
@@ -430,36 +436,33 @@ hidden(
 # -- decode_torch ----------------------------------------------------------------------------------
 
 hidden(torch.test_sums_travel_and_weights_do_not, even(ForwardTorch, 4))
-hidden(torch.test_forward_on_2_to_5_ranks, *forwards(ForwardTorch))
+hidden(torch.test_forward_on_2_to_5_ranks, prompts_of_one_length(ForwardTorch))
+hidden(torch.test_prompts_of_different_lengths, *of_different_lengths(ForwardTorch))
+hidden(torch.test_float32, even(ForwardTorch, 3, dtype="float32"))
 hidden(
     torch.test_generate,
-    group(
-        "1 to 4 ranks",
-        *(even(GenerateTorch, p, lengths=(2, 2), tokens=6) for p in (1, 2, 3, 4)),
-        weight=3,
-    ),
-    group(
-        "9 and 17 ranks",
-        *(even(GenerateTorch, p, heads=1, tokens=2, layers=1) for p in (9, 17)),
-    ),
+    *(even(GenerateTorch, p, lengths=(2, 2), tokens=6) for p in (1, 2, 3, 4)),
 )
 hidden(
-    torch.test_parts_that_differ_and_fewer_key_heads,
-    *(
-        group(
-            name,
-            *(
-                GenerateTorch(p, heads=heads, kv_heads=kv_heads, vocabulary=words, tokens=3)
-                for p, heads, kv_heads, words in table
-            ),
-        )
-        for name, table in (
-            ("parts that differ", ((2, 3, 3, 11), (3, 4, 4, 10))),
-            ("ranks without heads or words", ((4, 3, 3, 9), (4, 4, 4, 3))),
-            ("fewer key heads", ((2, 8, 2, 12), (3, 6, 3, 18))),
-        )
-    ),
+    torch.test_more_than_eight_ranks,
+    *(even(GenerateTorch, p, heads=1, tokens=2, layers=1) for p in (9, 17)),
 )
+
+
+def uneven(*table):
+    return [
+        GenerateTorch(p, heads=heads, kv_heads=kv_heads, vocabulary=words, tokens=3)
+        for p, heads, kv_heads, words in table
+    ]
+
+
+hidden(torch.test_parts_that_differ, *uneven((2, 3, 3, 11), (3, 4, 4, 10)))
+hidden(
+    torch.test_ranks_without_heads_or_words,
+    *uneven((4, 3, 3, 9), (4, 4, 4, 3)),
+    *without_words(GreedyTorch, (4, 3), (5, 2)),
+)
+hidden(torch.test_fewer_key_heads, *uneven((2, 8, 2, 12), (3, 6, 3, 18)))
 hidden(
     torch.test_equal_logits_give_the_lowest_word,
     *(
@@ -478,6 +481,7 @@ hidden(
             (17, (2,), 1), (2, (9,) * 6, 1),
         )
     ),
+    even(ForwardTorch, 3, heads=4, lengths=(4, 4), dtype="float32"),
 )  # fmt: skip
 hidden(
     torch.test_bytes_of_greedy,
@@ -518,11 +522,11 @@ hidden(
 )
 hidden(
     weights.test_rows_and_columns, Sync(5, (3, 1, 1), (1, 2, 1)),
-    Sync(7, (1, 3, 1), (4, 1, 1), dtype="float32"), Sync(2, (1, 1, 1), (1, 1, 1)),
+    Sync(7, (1, 3, 1), (4, 1, 1)), Sync(2, (1, 1, 1), (1, 1, 1)),
 )  # fmt: skip
 hidden(
     weights.test_cut_in_both_directions, Sync(10, (2, 3, 1), (2, 2, 1), mixed=True),
-    Sync(8, (1, 2, 1), (3, 2, 1), dtype="int64"),
+    Sync(8, (1, 2, 1), (3, 2, 1)),
 )  # fmt: skip
 hidden(
     weights.test_uneven_and_empty_blocks,
@@ -531,11 +535,20 @@ hidden(
     group(weights.EMPTY, Sync(8, (5, 1, 1), (1, 3, 1), (4, 6)),
           Sync(6, (2, 1, 1), (1, 4, 1), (4, 3))),
 )  # fmt: skip
+hidden(
+    weights.test_trainers_return_none,
+    Sync(7, (1, 3, 1), (4, 1, 1), dtype="float32"),
+    Sync(8, (1, 2, 1), (3, 2, 1), dtype="int64"),
+)
 hidden(weights.test_real_mpi, Sync(5, (2, 1, 1), (1, 3, 1)))
 hidden(
     weights.test_bytes_and_messages_of_each_pair,
     group("2 to 5 ranks", *(Sync(sum(map(prod, each)), *each) for each in FEW)),
-    group("9 and 18 ranks", Sync(9, (2, 2, 1), (1, 5, 1)), Sync(18, (10, 1, 1), (1, 8, 1))),
+    group(
+        "9 and 18 ranks",
+        Sync(9, (2, 2, 1), (1, 5, 1), dtype="float32"),
+        Sync(18, (10, 1, 1), (1, 8, 1)),
+    ),
     group("a large matrix", Sync(5, (2, 1, 1), (1, 3, 1), (300, 400))),
     group(weights.ENGINES, Sync(9, (3, 1, 1), (2, 1, 3))),
 )
