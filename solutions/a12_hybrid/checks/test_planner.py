@@ -96,7 +96,7 @@ def test_one_mixture_fits_to_the_byte(case, run):
 
 
 @suite.test(
-    "fits", "memory", Plan(MODELS["18B"], 512, 17_196_381_695, machine="dgx_a100"), weight=4
+    "fits", "memory", Plan(MODELS["18B"], 512, 17_196_381_695, machine="dgx_a100"), weight=2
 )
 def test_fits_on_512_gpus(case, run):
     """1 GB = 10^9 bytes."""
@@ -124,7 +124,7 @@ def test_another_cost_model(case, run):
     "search",
     "speed",
     Plan(MODELS["18B"], 512, 20 * GB, machine="dgx_a100", gives=1.85256202953),
-    weight=11,
+    weight=12,
 )
 def test_512_gpus(case, run):
     """At most 1.05 times the fastest; half of the points to 1.25."""
@@ -135,7 +135,7 @@ def test_512_gpus(case, run):
     "search",
     "speed",
     Plan(MODELS["18B"], 512, 20 * GB, machine="zaratan,flop_per_s=1.5e14", gives=5.80695923433),
-    weight=10,
+    weight=11,
 )
 def test_512_gpus_with_a_port_a_node(case, run):
     """The four GPUs of a node share it."""
