@@ -21,12 +21,12 @@ def test_forward_on_2_to_5_ranks(case, run):
     """y alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=5)
+@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=2)
 def test_gradient_of_the_images(case, run):
     """dx alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=5)
+@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=1)
 def test_gradients_of_filters_and_biases(case, run):
     """dw and db alone."""
 
@@ -37,7 +37,7 @@ def test_gradients_of_filters_and_biases(case, run):
     group(SMALL, Both(2, (3,), 1)),
     group(LARGE, Both(3, (5,), 5), weight=3),
     checked=False,
-    weight=10,
+    weight=7,
 )
 def test_kernels_of_1_5_and_7(case, run):
     case.check_each(run)
@@ -62,13 +62,13 @@ def test_stride_2(case, run):
     case.check_each(run)
 
 
-test_real_mpi = suite.real_ranks("calls", Both(3), weight=4)
+test_real_mpi = suite.real_ranks("calls", Both(3), weight=1)
 
 
 @suite.test(
     "sparing", "communication",
     Both(2), Both(4, shape=(1, 2, 3, 20)), Both(2, dtype="float32"), checked=False
-, weight=9)  # fmt: skip
+, weight=11)  # fmt: skip
 def test_bytes_of_halos(case, run, ranks):
     case.check_each(run)
     sent = [sum(own.values()) + int(case.ring_bytes) for own in case.halo_bytes()]
@@ -76,7 +76,7 @@ def test_bytes_of_halos(case, run, ranks):
     assert_pairs(run, case.bytes_to(case.halo_bytes()), case)
 
 
-@suite.test("sparing", "communication", Both(3, (3,), parts=OF_FILTERS), weight=10)
+@suite.test("sparing", "communication", Both(3, (3,), parts=OF_FILTERS), weight=8)
 def test_one_all_reduce_of_filters_and_biases(case, run):
     count = sum(each.name == "allreduce" for each in run.collectives)
     if count != 1:
@@ -93,7 +93,7 @@ test_given_communicator_is_used = suite.given_communicator(
 )
 
 
-@suite.test("overlap", "schedule", Forward(3, (6,), announced=True), weight=3)
+@suite.test("overlap", "schedule", Forward(3, (6,), announced=True), weight=2)
 def test_rows_without_halo_do_not_wait(case, run):
     assert_interior_first(run, case)
 
@@ -104,14 +104,14 @@ test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
 )  # fmt: skip
 
 
-@suite.test("values", "safety", Both(2), weight=6)
+@suite.test("values", "safety", Both(2), weight=4)
 def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 
 
 @suite.test(
     "overlap", "speed",
-    Forward(4, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0006", announced=True), weight=7,
+    Forward(4, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0006", announced=True), weight=13,
 )  # fmt: skip
 def test_forward_hides_the_halo(case, run):
     beside = f" The halo alone takes {1e6 * case.halo_s('forward'):.0f} µs."
@@ -122,7 +122,7 @@ def test_forward_hides_the_halo(case, run):
     "overlap",
     "speed",
     Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True),
-    weight=17,
+    weight=13,
 )
 def test_backward_hides_halo_and_all_reduce(case, run, ranks):
     alone = Forward(case.p, case.heights, shape=case.shape, machine=case.machine,

@@ -19,29 +19,29 @@ FORWARD, BACKWARD = "forward", "backward"
 INPUTS, OTHERS = "inputs", "other grids"
 
 
-@suite.test("values", "values", Train(6, 2, steps=3), Train(6, 3, steps=3), weight=1)
+@suite.test("values", "values", Train(6, 2, steps=3), Train(6, 3, steps=3), weight=2)
 def test_equal_to_serial_over_several_steps(case, run):
     """Few samples and wide layers: whole weights are more than may be sent."""
 
 
-@suite.test("values", "values", Train(3, 1), weight=1)
+@suite.test("values", "values", Train(3, 1), weight=2)
 def test_one_row_is_data_parallelism(case, run):
     """Pr = 1."""
 
 
-@suite.test("values", "values", Train(4, 4, samples=(3,)), weight=19)
+@suite.test("values", "values", Train(4, 4, samples=(3,)), weight=13)
 def test_one_column_is_tensor_parallelism(case, run):
     """Pc = 1."""
 
 
-@suite.test("values", "values", Train(6, 2, samples=(5, 1, 0)), weight=7)
+@suite.test("values", "values", Train(6, 2, samples=(5, 1, 0)), weight=6)
 def test_uneven_batches(case, run):
     """A column may have no samples."""
 
 
 @suite.test(
     "values", "values", group(WIDTHS, Train(6, 3, (4, 2, 71, 70, 5)), weight=2),
-    group(FLOAT32, Train(4, dtype="float32")), weight=13,
+    group(FLOAT32, Train(4, dtype="float32")), weight=11,
 )  # fmt: skip
 def test_widths_that_rows_do_not_divide_and_float32(case, run):
     """A part may be empty."""
@@ -57,7 +57,7 @@ test_real_mpi = suite.real_ranks("calls", Train(4), weight=1)
 
 @suite.test(
     "sparing", "communication", group(FORWARD, Logits(6, 3, (6, 60, 90), (10,), 1)),
-    group(BACKWARD, Train(6, 3, (3, 60, 90, 3), (10,), 1)), weight=20,
+    group(BACKWARD, Train(6, 3, (3, 60, 90, 3), (10,), 1)), weight=22,
 )  # fmt: skip
 def test_bytes_of_a_column(case, run, ranks):
     gathered = [case.gathered(rank) for rank in range(case.p)]
@@ -84,7 +84,7 @@ def test_bytes_of_a_column(case, run, ranks):
     "communication",
     Train(6, 2, (30, 24, 12), (1,)),
     Train(6, 2, (30, 24, 12), (1,), dtype="float32"),
-    weight=8,
+    weight=9,
 )
 def test_bytes_of_a_row(case, run):
     assert_axis(run, case, 1, [case.steps * (case.summed(r) + FREE) for r in range(case.p)])

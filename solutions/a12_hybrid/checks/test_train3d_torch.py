@@ -34,14 +34,14 @@ def test_pipeline_alone(case, run):
     """One replica."""
 
 
-@suite.test("values", "values", Step(2, dp=2, words=True), weight=4)
+@suite.test("values", "values", Step(2, dp=2, words=True), weight=5)
 def test_data_axis_alone(case, run):
     """One stage."""
 
 
 @suite.test(
     "values", "values", group(WORDS, STAGES.with_(words=True)),
-    group(LOSS, STAGES.with_(loss=True), Step(2, dp=2, loss=True)), weight=11,
+    group(LOSS, STAGES.with_(loss=True), Step(2, dp=2, loss=True)), weight=8,
 )  # fmt: skip
 def test_tied_words_and_the_loss_on_every_rank(case, run):
     """The first and the last stage share the table of words."""
@@ -57,11 +57,11 @@ def test_all_axes_equal_serial_over_steps(case, run):
     """With momentum."""
 
 
-test_real_gloo = suite.real_ranks("group", Step(2, dp=2, sizes=(1, 1), announced=False), weight=1)
+test_real_gloo = suite.real_ranks("group", Step(2, dp=2, sizes=(1, 1), announced=False), weight=2)
 
 
 @suite.test(
-    "sparing", "communication", group(TENSOR, Step(2, tp=2)), group(DATA, Step(2, dp=2)), weight=1
+    "sparing", "communication", group(TENSOR, Step(2, tp=2)), group(DATA, Step(2, dp=2)), weight=6
 )
 def test_bytes_of_one_axis_alone(case, run):
     assert_bytes_by_axis(run, case, ("tensor",) if case.tp > 1 else ("data",))
@@ -72,7 +72,7 @@ def test_bytes_of_one_axis_alone(case, run):
     "communication",
     group(TWO, Step(4, (1, 1), 2, sizes=(1, 1))),
     group(ALL, EVERYTHING),
-    weight=4,
+    weight=5,
 )
 def test_bytes_by_axis_of_all_together(case, run, ranks):
     assert_bytes_by_axis(run, case)
