@@ -47,21 +47,21 @@ def test_no_rank_has_children_in_both_trees(case, run):
         raise Verdict(f"{case}: ranks {both} have children in both trees; at most {most} may.")
 
 
-test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=5)
-test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=5)
+test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=4)
+test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=4)
 
 
 @suite.test(
-    "sum", "values", *(Tree(3, n, num_chunks=k) for k in (1, 2, 7) for n in (1, 12)), weight=5
+    "sum", "values", *(Tree(3, n, num_chunks=k) for k in (1, 2, 7) for n in (1, 12)), weight=3
 )
 def test_any_number_of_chunks(case, run):
     """More of them than elements, too."""
     case.check_exactly(run)
 
 
-test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=4)
+test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=3)
 test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("own_arrays", weight=5)
-test_second_call_is_independent = suite.again("own_arrays", weight=7)
+test_second_call_is_independent = suite.again("own_arrays", weight=12)
 test_real_mpi = suite.real("own_arrays", weight=2)
 
 
@@ -87,7 +87,7 @@ def trees(ranks, p):
 
 @suite.test(
     "messages", "communication",
-    *shares(Tree(4, 20), Tree(6, 20), Tree(7, 20, num_chunks=2)), weight=4,
+    *shares(Tree(4, 20), Tree(6, 20), Tree(7, 20, num_chunks=2)), weight=3,
 )  # fmt: skip
 def test_messages_go_along_the_trees(case, run, ranks):
     assert_own_data(run, case)
@@ -107,7 +107,7 @@ def test_messages_go_along_the_trees(case, run, ranks):
 test_given_communicator_is_used = suite.in_part("communicator")
 test_only_point_to_point_calls = suite.point_to_point("messages", weight=2)
 test_sends_may_wait_for_their_receives = suite.waiting("any_timing", weight=5)
-test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=7)
+test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=13)
 
 
 @suite.test("time", "speed", Tree(8, 40_000, num_chunks=16, machine="long wire"))
