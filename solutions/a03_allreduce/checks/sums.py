@@ -10,7 +10,12 @@ A suite says which calls they are about and which requirement each shows, and gi
 from functools import partial
 
 from checks.cases import EVEN
-from ringside.checking import LATENCY_SEEDS, assert_inputs_kept, assert_own_messages
+from ringside.checking import (
+    LATENCY_SEEDS,
+    assert_inputs_kept,
+    assert_own_messages,
+    assert_requests_complete,
+)
 from ringside.checking.suite import Suite, contrasted, group, right_run
 
 PLAIN = "powers of two as numbers of ranks p, where p divides n"
@@ -40,7 +45,7 @@ def shares(*cases):
     return [group(kind, *of, weight=WEIGHTS.get(kind, 1)) for kind, of in groups.items()]
 
 
-WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2}
+WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2, SPECIAL: 2}
 
 
 def exactly(case, run):
@@ -135,11 +140,12 @@ class Sums(Suite):
             for seed in LATENCY_SEEDS:
                 for machine in ("buffered", "rendezvous"):
                     part = case.on_sends(machine).in_part()
-                    contrasted(
+                    run = contrasted(
                         partial(right_run, ranks, part.with_(latencies=seed)),
                         partial(right_run, ranks, part),
                         case,
                         words,
                     )
+                    assert_requests_complete(run, case)
 
         return test

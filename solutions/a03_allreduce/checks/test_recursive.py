@@ -47,13 +47,13 @@ def test_each_rank_has_log2_p_partners(case, run):
 
 
 test_recursive_doubling_on_2_4_and_8_ranks = suite.powers_of_two(
-    "doubling", Doubling, assert_scheme_at_8, weight=8
+    "doubling", Doubling, assert_scheme_at_8, weight=7
 )
 test_recursive_doubling_on_3_5_6_and_7_ranks = suite.other_sizes("doubling", Doubling, weight=6)
 test_halving_doubling_on_2_4_and_8_ranks = suite.powers_of_two(
-    "halving", Halving, assert_scheme_at_8, weight=8
+    "halving", Halving, assert_scheme_at_8, weight=7
 )
-test_halving_doubling_on_3_5_6_and_7_ranks = suite.other_sizes("halving", Halving, weight=6)
+test_halving_doubling_on_3_5_6_and_7_ranks = suite.other_sizes("halving", Halving, weight=5)
 test_dtype_is_kept_and_integers_are_exact = suite.dtypes("dtype")
 test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("own_arrays", weight=4)
 test_second_call_is_independent = suite.again("own_arrays", weight=12)
@@ -93,16 +93,18 @@ def assert_time_of(case, run):
 
 
 @suite.test(
-    "doubling", "speed", group("long vectors", Doubling(8, 10_000, machine="long wire")),
-    group("short vectors", Doubling(8, 16, machine="short wire")), weight=7,
+    "doubling", "speed",
+    group("long vectors", Doubling(8, 10_000, machine="long wire"), weight=2),
+    group("short vectors", Doubling(8, 16, machine="short wire")), weight=8,
 )  # fmt: skip
 def test_recursive_doubling_time(case, run):
     assert_time_of(case, run)
 
 
 @suite.test(
-    "halving", "speed", group("long vectors", Halving(8, 10_000, machine="long wire")),
-    group("short vectors", Halving(8, 16, machine="short wire")), weight=6,
+    "halving", "speed",
+    group("long vectors", Halving(8, 10_000, machine="long wire"), weight=2),
+    group("short vectors", Halving(8, 16, machine="short wire")), weight=8,
 )  # fmt: skip
 def test_halving_doubling_time(case, run):
     assert_time_of(case, run)

@@ -90,11 +90,11 @@ test_messages_may_arrive_in_any_order = suite.any_order(
 )
 
 
-@suite.test("time", "speed", Ring(8, 10_000, machine="long wire"), weight=6)
+@suite.test("time", "speed", Ring(8, 10_000, machine="long wire"), weight=8)
 def test_time_with_long_vectors(case, run):
     assert_time(run, case)
 
 
-@suite.test("time", "speed", Ring(8, 16, machine="short wire"), weight=3)
+@suite.test("time", "speed", Ring(8, 16, machine="short wire"), weight=5)
 def test_time_with_short_vectors(case, run):
     assert_time(run, case, full=2.5, half=4)

@@ -87,7 +87,7 @@ def trees(ranks, p):
 
 @suite.test(
     "messages", "communication",
-    *shares(Tree(4, 20), Tree(6, 20), Tree(7, 20, num_chunks=2)), weight=3,
+    *shares(Tree(4, 20), Tree(6, 20), Tree(7, 20, num_chunks=2)), weight=6,
 )  # fmt: skip
 def test_messages_go_along_the_trees(case, run, ranks):
     assert_own_data(run, case)
@@ -105,7 +105,7 @@ def test_messages_go_along_the_trees(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.in_part("communicator")
-test_only_point_to_point_calls = suite.point_to_point("messages", weight=2)
+test_only_point_to_point_calls = suite.point_to_point("messages", weight=3)
 test_sends_may_wait_for_their_receives = suite.waiting("any_timing", weight=5)
 test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=13)
 

@@ -292,7 +292,7 @@ hidden(
 )
 hidden(
     recursive.test_recursive_doubling_time,
-    group("long vectors", *(Doubling(p, 1200, machine="long wire") for p in (6, 16, 33))),
+    group("long vectors", *(Doubling(p, 1200, machine="long wire") for p in (6, 16, 33)), weight=2),
     group(
         "short vectors",
         *(Doubling(p, n, machine="short wire") for p, n in ((6, 12), (16, 16), (33, 33))),
@@ -300,7 +300,9 @@ hidden(
 )
 hidden(
     recursive.test_halving_doubling_time,
-    group("long vectors", *(Halving(p, 1250 * p, machine="long wire") for p in (6, 16, 33))),
+    group(
+        "long vectors", *(Halving(p, 1250 * p, machine="long wire") for p in (6, 16, 33)), weight=2
+    ),
     group("short vectors", *(Halving(p, 32, machine="short wire") for p in (8, 16, 32))),
 )
 
