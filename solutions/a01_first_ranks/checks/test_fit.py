@@ -30,7 +30,12 @@ def test_exact_times(case, run):
     """The two numbers that made them."""
 
 
-@suite.test("values", "values", *(Fit(SIZES[::by], MEASURED_S[::by], gives=FITTED) for by in (1, -1)), weight=20)
+@suite.test(
+    "values",
+    "values",
+    *(Fit(SIZES[::by], MEASURED_S[::by], gives=FITTED) for by in (1, -1)),
+    weight=20,
+)
 def test_noise_counts_alike_at_all_sizes(case, run):
     """Residuals are fractions of the measured times."""
 

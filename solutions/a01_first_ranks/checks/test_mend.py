@@ -78,7 +78,10 @@ def test_collect(case, run):
 
 
 @suite.test(
-    "values", "values", *of_each([Exchange(3, 4), Exchange(1, 4)], [mean(3, 2)], [Collect(3, 2, 4)]), weight=4
+    "values",
+    "values",
+    *of_each([Exchange(3, 4), Exchange(1, 4)], [mean(3, 2)], [Collect(3, 2, 4)]),
+    weight=4,
 )
 def test_inputs_stay_and_results_are_new(case, run, ranks):
     assert_inputs_kept(run, case)
@@ -86,7 +89,9 @@ def test_inputs_stay_and_results_are_new(case, run, ranks):
     right_twice(ranks, case)
 
 
-test_real_mpi = suite.real_ranks("reality", Exchange(3, 9), mean(4, 2, 7), Collect(3, 2, 4), weight=5)
+test_real_mpi = suite.real_ranks(
+    "reality", Exchange(3, 9), mean(4, 2, 7), Collect(3, 2, 4), weight=5
+)
 
 
 @suite.test("communication", "communication", Exchange(4, 10), Exchange(2, 3), weight=8)
@@ -103,7 +108,11 @@ def test_exchange_sends_to_the_next_rank_only(case, run, ranks):
 
 
 @suite.test(
-    "communication", "communication", group(WITH, mean(50, 40, 30), mean(*[2] * 9)), group(WITHOUT, mean(50, 0)), weight=8
+    "communication",
+    "communication",
+    group(WITH, mean(50, 40, 30), mean(*[2] * 9)),
+    group(WITHOUT, mean(50, 0)),
+    weight=8,
 )
 def test_mean_and_deviation_by_few_numbers(case, run):
     if any(run.sent_messages()):
@@ -152,7 +161,10 @@ def test_exchange_and_collect_in_any_order(case, ranks):
 
 
 @suite.test(
-    "safety", "safety", *of_each([Exchange(4, 20)], [mean(3, 2, 2)], [Collect(4, 3, 2), Collect(2, 0, 2)]), weight=8
+    "safety",
+    "safety",
+    *of_each([Exchange(4, 20)], [mean(3, 2, 2)], [Collect(4, 3, 2), Collect(2, 0, 2)]),
+    weight=8,
 )
 def test_what_is_started_ends(case, run):
     assert_requests_complete(run, case, STARTED)

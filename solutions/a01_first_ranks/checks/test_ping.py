@@ -73,12 +73,23 @@ def test_time_of_a_message(case, run):
     """Half of the mean round trip."""
 
 
-@suite.test("values", "values", BusyPing(3, 2000, 12, members=(2, 0, 1), world=3, machine=BUFFERED), weight=4)
+@suite.test(
+    "values",
+    "values",
+    BusyPing(3, 2000, 12, members=(2, 0, 1), world=3, machine=BUFFERED),
+    weight=4,
+)
 def test_mean_where_one_trip_takes_longer(case, ranks):
     disturbed(case, ranks, "where one round trip takes longer than the others")
 
 
-@suite.test("values", "values", group(PARTNER_1, LatePing(2, 100, 2)), group(OTHERS, LatePing(3, 8, 3, 2)), weight=9)
+@suite.test(
+    "values",
+    "values",
+    group(PARTNER_1, LatePing(2, 100, 2)),
+    group(OTHERS, LatePing(3, 8, 3, 2)),
+    weight=9,
+)
 def test_who_comes_late_is_waited_for_first(case, ranks):
     disturbed(case, ranks, f"if rank {case.who} comes 1 ms late")
 
@@ -143,7 +154,8 @@ test_given_communicator_is_used = suite.given_communicator(
     "group",
     group("bounce", Bounce(3, 5, 2, 2)),
     group("ping", Ping(2, 100, 2)),
-    group("one rank", Bounce(1, 4, 2), Ping(1, 100, 2), weight=2), weight=5,
+    group("one rank", Bounce(1, 4, 2), Ping(1, 100, 2), weight=2),
+    weight=5,
 )
 
 

@@ -21,7 +21,11 @@ def on_nodes(p, ranks_per_node, visible="0,1,2,3", sends="rendezvous", **options
 
 
 @suite.test(
-    "values", "values", group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)), group(UNEVEN, on_nodes(5, 3)), weight=20
+    "values",
+    "values",
+    group(EVEN, on_nodes(4, 2), on_nodes(1, 1, None)),
+    group(UNEVEN, on_nodes(5, 3)),
+    weight=20,
 )
 def test_host_and_local_rank(case, run):
     """In order of ranks."""
@@ -33,7 +37,12 @@ def test_ranks_of_a_host_need_not_be_neighbours(case, run):
 
 
 @suite.test(
-    "values", "values", on_nodes(3, 3, "2,GPU-8f"), on_nodes(2, 1, ""), on_nodes(3, 2, ("7", None, "0,1")), weight=15
+    "values",
+    "values",
+    on_nodes(3, 3, "2,GPU-8f"),
+    on_nodes(2, 1, ""),
+    on_nodes(3, 2, ("7", None, "0,1")),
+    weight=15,
 )
 def test_gpu_of_each_rank(case, run):
     """Of those that a rank sees, beginning again where they are fewer than ranks."""
@@ -71,7 +80,9 @@ def test_few_calls(case, run):
             raise case.fail(f"rank {rank} sent {sent} messages; at most {MESSAGES} are allowed.")
 
 
-@suite.test("communication", "communication", on_nodes(4, 2, None), on_nodes(14, 4, UUIDS), weight=10)
+@suite.test(
+    "communication", "communication", on_nodes(4, 2, None), on_nodes(14, 4, UUIDS), weight=10
+)
 def test_few_bytes(case, run):
     for rank, sent in enumerate(run.sent_bytes()):
         shared = [used for used in run.collectives if rank in used.members]

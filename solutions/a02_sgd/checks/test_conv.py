@@ -27,7 +27,9 @@ def test_toeplitz(case, run):
     """Rows are windows, columns are pixels."""
 
 
-@suite.test("values", "values", Im2col(**SMALL), Im2col((1, 2, 2, 3), (1, 2, 2, 2), dtype="uint8"), weight=6)
+@suite.test(
+    "values", "values", Im2col(**SMALL), Im2col((1, 2, 2, 3), (1, 2, 2, 2), dtype="uint8"), weight=6
+)
 def test_im2col(case, run):
     """A column has the window's first channel, row by row, then its second."""
 
@@ -97,7 +99,10 @@ EACH = (
 
 
 @suite.test(
-    "safety", "safety", *(case.with_(watch=watch) for watch in ("second", "inputs") for case in EACH), weight=6
+    "safety",
+    "safety",
+    *(case.with_(watch=watch) for watch in ("second", "inputs") for case in EACH),
+    weight=6,
 )
 def test_inputs_stay_and_results_are_new(case, run):
     """They may be read-only, and a second call leaves the first one's result alone."""

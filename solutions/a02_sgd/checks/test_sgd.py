@@ -28,12 +28,22 @@ def test_linear(case, run):
     """One layer."""
 
 
-@suite.test("values", "values", LinearBackward(), LinearBackward(1, 4, 1), LinearBackward(4, 4, 4), weight=7)
+@suite.test(
+    "values", "values", LinearBackward(), LinearBackward(1, 4, 1), LinearBackward(4, 4, 4), weight=7
+)
 def test_linear_backward(case, run):
     """Its three gradients."""
 
 
-@suite.test("values", "values", Relu(), ReluBackward(), Relu((7,), dtype="float32"), ReluBackward((7,)), weight=7)
+@suite.test(
+    "values",
+    "values",
+    Relu(),
+    ReluBackward(),
+    Relu((7,), dtype="float32"),
+    ReluBackward((7,)),
+    weight=7,
+)
 def test_relu_and_its_gradient(case, run):
     """Of any shape; where z is 0, the gradient is 0."""
 
@@ -74,18 +84,26 @@ def test_each_epoch_has_its_own_order(case, run):
     case.check_orders(run)
 
 
-@suite.test("values", "values", SgdStep(), SgdStep((4, 6, 2), momentum=0.0, dtype="float32"), weight=5)
+@suite.test(
+    "values", "values", SgdStep(), SgdStep((4, 6, 2), momentum=0.0, dtype="float32"), weight=5
+)
 def test_one_update(case, run):
     """The velocity, and then the parameters by the new one."""
 
 
-@suite.test("values", "values", group(TWO, Train()), group(MORE, Train((64, 10), (4, 1, 6))), weight=6)
+@suite.test(
+    "values", "values", group(TWO, Train()), group(MORE, Train((64, 10), (4, 1, 6))), weight=6
+)
 def test_training_on_real_data(case, run):
     """A step for each mini-batch."""
 
 
 @suite.test(
-    "schedule", "schedule", LossAndGradients(watch="libraries"), LossAndGradients(n=500, watch="lines"), weight=8
+    "schedule",
+    "schedule",
+    LossAndGradients(watch="libraries"),
+    LossAndGradients(n=500, watch="lines"),
+    weight=8,
 )
 def test_no_loop_over_samples(case, run):
     """They go through a layer together, by NumPy's product of matrices."""

@@ -6,7 +6,9 @@ from ringside.checking.suite import Suite
 suite = Suite("sgd_torch")
 
 
-@suite.test("values", "values", RoundTrip(SMALL), RoundTrip(FLAT, "float32"), RoundTrip(SQUARE), weight=14)
+@suite.test(
+    "values", "values", RoundTrip(SMALL), RoundTrip(FLAT, "float32"), RoundTrip(SQUARE), weight=14
+)
 def test_the_model_is_the_network_of_sgd(case, run):
     names = run.values[0][0]
     if names != case.layers:

@@ -6,8 +6,8 @@ from checks.sums import Sums, shares
 from ringside.checking import assert_bytes, assert_peers
 
 suite = Sums("star", Star)
-test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=4)
-test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=7)
+test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=3)
+test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=8)
 test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=4)
 test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("own_arrays", weight=5)
 test_second_call_is_independent = suite.again("own_arrays", weight=15)

@@ -86,7 +86,10 @@ test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
 
 
 @suite.test(
-    "speed", "speed", Accumulated(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512), weight=9
+    "speed",
+    "speed",
+    Accumulated(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512),
+    weight=9,
 )
 def test_time_on_512_ranks(case, run):
     assert_step_time(run, case)

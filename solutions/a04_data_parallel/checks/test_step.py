@@ -73,7 +73,13 @@ def test_each_rank_works_on_its_own_samples(case, run):
     assert_own_samples(run, case)
 
 
-@suite.test("communication", "communication", Steps(4), Steps(3, widths=(20, 30, 10), dtype="float32"), weight=11)
+@suite.test(
+    "communication",
+    "communication",
+    Steps(4),
+    Steps(3, widths=(20, 30, 10), dtype="float32"),
+    weight=11,
+)
 def test_bytes_per_rank(case, run, ranks):
     assert_step_bytes(run, case, ranks)
 
@@ -84,7 +90,10 @@ def test_bytes_of_the_broadcast(case, run):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "group", group("train_step", Steps(3), weight=3), group("broadcast_parameters", Broadcast(3)), weight=4
+    "group",
+    group("train_step", Steps(3), weight=3),
+    group("broadcast_parameters", Broadcast(3)),
+    weight=4,
 )
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     "safety", group("train_step", Steps(2), Steps(3), Steps(4), weight=3),
@@ -92,6 +101,11 @@ test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
 )  # fmt: skip
 
 
-@suite.test("speed", "speed", Steps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512), weight=9)
+@suite.test(
+    "speed",
+    "speed",
+    Steps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512),
+    weight=9,
+)
 def test_time_on_512_ranks(case, run):
     assert_step_time(run, case)

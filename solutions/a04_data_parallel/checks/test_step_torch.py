@@ -87,7 +87,13 @@ def test_each_rank_works_on_its_own_samples(case, run):
     assert_own_samples(run, case)
 
 
-@suite.test("communication", "communication", TorchSteps(4), TorchSteps(3, widths=(20, 30, 10), dtype="float32"), weight=11)
+@suite.test(
+    "communication",
+    "communication",
+    TorchSteps(4),
+    TorchSteps(3, widths=(20, 30, 10), dtype="float32"),
+    weight=11,
+)
 def test_bytes_per_rank(case, run, ranks):
     assert_step_bytes(run, case, ranks)
 
@@ -109,7 +115,10 @@ test_sends_may_wait_and_everything_is_waited_for = suite.slow_messages(
 
 
 @suite.test(
-    "speed", "speed", TorchSteps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512), weight=10
+    "speed",
+    "speed",
+    TorchSteps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512),
+    weight=10,
 )
 def test_time_on_512_ranks(case, run):
     assert_step_time(run, case)

@@ -29,13 +29,22 @@ def test_a_straight_line_between_them(case, run):
     """Step by step."""
 
 
-@suite.test("values", "values", LrAt(0, warmup_steps=0, gives=0.5), LrAt(7, warmup_steps=0, gives=0.5), weight=8)
+@suite.test(
+    "values",
+    "values",
+    LrAt(0, warmup_steps=0, gives=0.5),
+    LrAt(7, warmup_steps=0, gives=0.5),
+    weight=8,
+)
 def test_no_warm_up(case, run):
     """The first step has the scaled rate."""
 
 
 @suite.test(
-    "values", "values", *warming_up(*range(4), rates=(0.1, 0.075, 0.05, 0.05), k=0.5, warmup_steps=2), weight=8
+    "values",
+    "values",
+    *warming_up(*range(4), rates=(0.1, 0.075, 0.05, 0.05), k=0.5, warmup_steps=2),
+    weight=8,
 )
 def test_small_batches_scale_down(case, run):
     """k is below 1."""

@@ -75,7 +75,13 @@ def test_fusion_averages_what_is_ready_everywhere(case, run):
 test_real_mpi = suite.real_ranks("reality", Average(3), Fusion(3), weight=4)
 
 
-@suite.test("communication", "communication", Average(3, buckets=((7, 6, 5, 4, 3, 2, 1, 0),)), Average(3), weight=11)
+@suite.test(
+    "communication",
+    "communication",
+    Average(3, buckets=((7, 6, 5, 4, 3, 2, 1, 0),)),
+    Average(3),
+    weight=11,
+)
 def test_one_all_reduce_a_bucket(case, run, ranks):
     nbytes = [case.nbytes(bucket) for bucket in case.buckets]
     ranks.record(case, run, {"all_reduce_bytes": nbytes})
@@ -83,7 +89,11 @@ def test_one_all_reduce_a_bucket(case, run, ranks):
 
 
 @suite.test(
-    "communication", "communication", Fusion(3, threshold_bytes=200), Fusion(3, dtype="float32", share=1.0), weight=8
+    "communication",
+    "communication",
+    Fusion(3, threshold_bytes=200),
+    Fusion(3, dtype="float32", share=1.0),
+    weight=8,
 )
 def test_fusion_agrees_once_and_fuses(case, run):
     nbytes = [case.nbytes(bucket) for bucket in case.buckets]
@@ -98,7 +108,10 @@ test_ranks_may_be_ready_in_any_order = suite.slow_messages(
 
 
 @suite.test(
-    "memory", "memory", Average(2, ((2000,),) * 8, buckets=((7, 6), (5, 4), (3, 2), (1, 0)), watched=True), weight=5
+    "memory",
+    "memory",
+    Average(2, ((2000,),) * 8, buckets=((7, 6), (5, 4), (3, 2), (1, 0)), watched=True),
+    weight=5,
 )
 def test_one_flat_buffer_at_a_time(case, run):
     longest = max(case.nbytes(bucket) for bucket in case.buckets)

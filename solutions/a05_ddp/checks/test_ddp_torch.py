@@ -39,7 +39,9 @@ def test_frozen_and_tied_parameters(case, run):
     """A frozen one is never reduced, and a tied one is one."""
 
 
-@suite.test("values", "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True), weight=7)
+@suite.test(
+    "values", "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True), weight=7
+)
 def test_gradients_add_up_in_no_sync(case, run):
     """The backward pass outside averages the sums."""
 
@@ -98,7 +100,9 @@ def assert_buckets(run, case):
                 left = left[taken:]
 
 
-@suite.test("communication", "communication", Train(3, cap=LAYER), Train(2, dtype="float32"), weight=10)
+@suite.test(
+    "communication", "communication", Train(3, cap=LAYER), Train(2, dtype="float32"), weight=10
+)
 def test_one_all_reduce_a_bucket(case, run, ranks):
     ranks.record(case, run, {"all_reduces": [len(case.divided) * len(case.path_of(0))]})
     assert_buckets(run, case)
@@ -121,7 +125,9 @@ def test_nothing_is_sent_in_no_sync(case, run):
             )
 
 
-test_given_group_is_used = suite.given_communicator("group", Train(3, 3, buffers=True), comm="the group", weight=4)
+test_given_group_is_used = suite.given_communicator(
+    "group", Train(3, 3, buffers=True), comm="the group", weight=4
+)
 
 
 @suite.test("point", "schedule", Train(4, steps=1, cap=LAYER), checked=False, weight=6)
@@ -158,7 +164,12 @@ def test_launches_before_the_last_gradient(case, run):
                 )
 
 
-@suite.test("safety", "safety", Train(3, paths=ORDERS, cap=LAYER, machine="rendezvous", latencies=1), weight=7)
+@suite.test(
+    "safety",
+    "safety",
+    Train(3, paths=ORDERS, cap=LAYER, machine="rendezvous", latencies=1),
+    weight=7,
+)
 def test_launches_in_one_order_whatever_is_ready_first(case, run):
     assert_buckets(run, case)
     assert_requests_complete(run, case, [Kind.COLLECTIVE])
@@ -177,7 +188,12 @@ def test_gradients_exist_once(case, run):
             )
 
 
-@suite.test("speed", "speed", Train(4, steps=1, cap=LAYER, balanced=True, machine=SLOW, announced=True), weight=10)
+@suite.test(
+    "speed",
+    "speed",
+    Train(4, steps=1, cap=LAYER, balanced=True, machine=SLOW, announced=True),
+    weight=10,
+)
 def test_time_of_a_step(case, run, ranks):
     assert_buckets(run, case)
     takes_s = case.takes_s

@@ -104,12 +104,16 @@ def assert_launches(run, case):
                 )
 
 
-@suite.test("schedule", "schedule", Step(2, cap=1, announced=True), Step(2, announced=True), weight=8)
+@suite.test(
+    "schedule", "schedule", Step(2, cap=1, announced=True), Step(2, announced=True), weight=8
+)
 def test_all_reduces_begin_before_the_next_layer(case, run):
     assert_launches(run, case)
 
 
-@suite.test("schedule", "schedule", Step(2, buckets=((1, 4), (5, 0), (3, 2)), announced=True), weight=9)
+@suite.test(
+    "schedule", "schedule", Step(2, buckets=((1, 4), (5, 0), (3, 2)), announced=True), weight=9
+)
 def test_launches_follow_the_order_of_buckets(case, run):
     assert_launches(run, case)
 

@@ -53,7 +53,13 @@ def test_vectors_and_small_sides_go_uncompressed(case, run):
     """Nothing is left out of them."""
 
 
-@suite.test("values", "values", Compress(2, (4, 3, 3), 2, 2), Compress(2, (6, 8), 2, 3, dtype="float32"), weight=6)
+@suite.test(
+    "values",
+    "values",
+    Compress(2, (4, 3, 3), 2, 2),
+    Compress(2, (6, 8), 2, 3, dtype="float32"),
+    weight=6,
+)
 def test_more_dimensions_and_float32(case, run):
     """The first dimension against all others."""
 
@@ -99,7 +105,9 @@ def test_means_are_equal_bit_for_bit(case, run):
     assert_equal_copies(case, means, "mean")
 
 
-test_given_group_is_used = suite.given_communicator("group", one_call(3, (6, 9), 2), comm="the group", weight=6)
+test_given_group_is_used = suite.given_communicator(
+    "group", one_call(3, (6, 9), 2), comm="the group", weight=6
+)
 test_messages_may_be_slow_and_are_completed = suite.slow_messages(
     "safety", one_call(3, (6, 9), 2), kinds=[Kind.COLLECTIVE], weight=7
 )

@@ -51,7 +51,9 @@ def test_serial_recursion_on_2_to_5_ranks(case, run):
     """Also a second time."""
 
 
-@suite.test("values", "values", *(Diloco(2, 6, 3, inner=inner) for inner in ("momentum", "adamw")), weight=8)
+@suite.test(
+    "values", "values", *(Diloco(2, 6, 3, inner=inner) for inner in ("momentum", "adamw")), weight=8
+)
 def test_inner_optimizers_keep_their_state(case, run):
     """Nobody averages or resets it."""
 
@@ -110,7 +112,13 @@ def test_bytes_of_one_all_reduce_a_period(case, run, ranks):
     assert_moved(run, bound, case)
 
 
-@suite.test("communication", "communication", Diloco(2, 9, 4, 4, widths=EVEN, announced=True), checked=False, weight=7)
+@suite.test(
+    "communication",
+    "communication",
+    Diloco(2, 9, 4, 4, widths=EVEN, announced=True),
+    checked=False,
+    weight=7,
+)
 def test_peak_of_a_step_falls_by_the_number_of_fragments(case, run):
     assert_turns(run, case)
 

@@ -71,7 +71,13 @@ def test_inputs_stay_and_a_second_call_is_right(case, run):
 test_real_mpi = suite.real_ranks("reality", Gossip(3, "ring", 2), Gossip(4, "wheel", 2), weight=3)
 
 
-@suite.test("communication", "communication", group(RINGS, Gossip(3)), group(OTHERS, Gossip(5, "wheel")), weight=7)
+@suite.test(
+    "communication",
+    "communication",
+    group(RINGS, Gossip(3)),
+    group(OTHERS, Gossip(5, "wheel")),
+    weight=7,
+)
 def test_one_message_a_round_and_neighbour(case, run):
     assert_messages(run, [case.num_rounds * len(own) for own in case.neighbours], case)
 

@@ -45,7 +45,11 @@ def test_ranks_meet_once_a_period(case, run):
 
 
 @suite.test(
-    "values", "values", group(EVEN, LocalSgd(2, 6, 3), LocalSgd(3, 8, 2)), group(ODD, LocalSgd(4, 4, 2)), weight=14
+    "values",
+    "values",
+    group(EVEN, LocalSgd(2, 6, 3), LocalSgd(3, 8, 2)),
+    group(ODD, LocalSgd(4, 4, 2)),
+    weight=14,
 )
 def test_serial_recursion_on_2_to_5_ranks(case, run):
     """The number of steps is a multiple of the period."""

@@ -84,7 +84,9 @@ def test_gradients_travel_to_the_server(case, ranks):
     raise first
 
 
-@suite.test("values", "values", TrainingTwice(3, (2, 3)), Training(2), Training(4, (3, 4, 2)), weight=9)
+@suite.test(
+    "values", "values", TrainingTwice(3, (2, 3)), Training(2), Training(4, (3, 4, 2)), weight=9
+)
 def test_asynchronous_training_takes_each_push_as_it_comes(case, run):
     """Weights and versions are those of one process, also of a second training."""
 
@@ -94,7 +96,13 @@ def test_synchronous_rounds_equal_synchronous_sgd(case, run):
     """All workers make as many steps."""
 
 
-@suite.test("values", "values", Training(3, (3, 5), 1, (8, 2)), Training(4, (4, 6, 6), 2, (9, 2, 3)), weight=9)
+@suite.test(
+    "values",
+    "values",
+    Training(3, (3, 5), 1, (8, 2)),
+    Training(4, (4, 6, 6), 2, (9, 2, 3)),
+    weight=9,
+)
 def test_stale_synchronous_training(case, run):
     """Worker 1 is slow, and the others wait for it now and then."""
 
@@ -108,18 +116,33 @@ def test_workers_end_at_different_times(case, run):
 
 
 @suite.test(
-    "values", "values", Training(3, (2, 1), 1, n=0), Training(3, (0,)), Training(1), RefusedTraining(2), weight=4
+    "values",
+    "values",
+    Training(3, (2, 1), 1, n=0),
+    Training(3, (0,)),
+    Training(1),
+    RefusedTraining(2),
+    weight=4,
 )
 def test_no_weights_no_steps_one_rank_and_wrong_arguments(case, run):
     """A worker without steps sends END alone."""
 
 
 test_real_mpi = suite.real_ranks(
-    "reality", Training(3, (2,), fixed=True), Training(3, (2,), 0), Training(3, (2, 3), 1, fixed=True), weight=4
+    "reality",
+    Training(3, (2,), fixed=True),
+    Training(3, (2,), 0),
+    Training(3, (2, 3), 1, fixed=True),
+    weight=4,
 )
 
 
-@suite.test("communication", "communication", *each_way(Training(3, (2, 3), n=100), Training(6, (2,), 0, n=3)), weight=8)
+@suite.test(
+    "communication",
+    "communication",
+    *each_way(Training(3, (2, 3), n=100), Training(6, (2,), 0, n=3)),
+    weight=8,
+)
 def test_messages_are_those_of_the_protocol(case, run, ranks):
     """Each worker's pulls, answers, pushes and one END, with the bytes of their layout."""
     most = max(sum(case.num_steps), 2 * max(case.num_steps) + 1)
@@ -160,7 +183,9 @@ def test_worker_pushes_the_version_that_it_pulled(case, run):
     """The server sends what a script says."""
 
 
-test_given_communicator_is_used = suite.given_communicator("group", Training(3, (3, 2), 1), weight=4)
+test_given_communicator_is_used = suite.given_communicator(
+    "group", Training(3, (3, 2), 1), weight=4
+)
 
 
 def answered_ahead(run):
@@ -211,7 +236,9 @@ def test_nobody_gets_too_far_ahead(case, run):
 
 AT_ONCE = [Training(5, (2,), staleness, (2,), fixed=True) for staleness in (0, 2)]
 test_messages_may_be_slow_and_come_at_once = suite.slow_messages(
-    "safety", *each_way(*(Training(4, (3, 2, 4), staleness) for staleness in (1, None)), *AT_ONCE), weight=7
+    "safety",
+    *each_way(*(Training(4, (3, 2, 4), staleness) for staleness in (1, None)), *AT_ONCE),
+    weight=7,
 )
 
 

@@ -17,7 +17,9 @@ ZARATAN = "zaratan,kernel_overhead_s=0,memory_bytes_per_s=1e18"
 AT_ONCE = Synchronise(8, 2, parts=(40_000,) * 6, dtype="float32", machine=EVEN)
 
 
-@suite.test("values", "values", group(SEVERAL, Gather(4), weight=3), group(ONE, Gather(3, 1)), weight=14)
+@suite.test(
+    "values", "values", group(SEVERAL, Gather(4), weight=3), group(ONE, Gather(3, 1)), weight=14
+)
 def test_gather(case, run):
     """Whole layers, the same on all ranks."""
 
@@ -79,7 +81,13 @@ def assert_within(nbytes, allowed, case, where):
             )
 
 
-@suite.test("communication", "communication", Gather(6, parts=(8, 4)), Synchronise(6, parts=(8, 4)), weight=10)
+@suite.test(
+    "communication",
+    "communication",
+    Gather(6, parts=(8, 4)),
+    Synchronise(6, parts=(8, 4)),
+    weight=10,
+)
 def test_bytes_inside(case, run, ranks):
     size = case.shard_size
     ranks.record(case, run, {})

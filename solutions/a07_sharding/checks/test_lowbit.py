@@ -125,7 +125,9 @@ def test_bytes_on_each_level(case, run, ranks):
                 )
 
 
-test_given_communicator_is_used = suite.given_communicator("group", Gathered(3), Scattered(4, 64), weight=4)
+test_given_communicator_is_used = suite.given_communicator(
+    "group", Gathered(3), Scattered(4, 64), weight=4
+)
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
     "safety", *both([Gathered(4)], [Scattered(4, 64)]), weight=6
 )

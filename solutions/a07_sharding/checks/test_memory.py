@@ -22,7 +22,13 @@ DTYPES, NO_DROPOUT = "other dtypes", "models without dropout"
 TINY_STEP, GB = 5836, 10**9  # bytes of a step of TINY on two ranks at stage 1
 
 
-@suite.test("values", "values", NumParameters(TINY, gives=516), NumParameters(SEVEN, gives=7_467_786_240), weight=8)
+@suite.test(
+    "values",
+    "values",
+    NumParameters(TINY, gives=516),
+    NumParameters(SEVEN, gives=7_467_786_240),
+    weight=8,
+)
 def test_parameters(case, run):
     """12 h h + 13 h in each layer, and what is outside."""
 
@@ -44,7 +50,11 @@ def test_state_of_every_stage(case, run):
 
 
 @suite.test(
-    "values", "values", *of_every_stage(7, 2, gives=(112, 76, 70, 64)), StateBytes(3, 5, 3, gives=16), weight=8
+    "values",
+    "values",
+    *of_every_stage(7, 2, gives=(112, 76, 70, 64)),
+    StateBytes(3, 5, 3, gives=16),
+    weight=8,
 )
 def test_state_where_ranks_do_not_divide_the_parameters(case, run):
     """A shard is padded on every rank."""
@@ -55,7 +65,9 @@ def test_state_of_more_parameters_than_a_float_holds(case, run):
     """An exact int."""
 
 
-@suite.test("values", "values", *of_every_stage(10, 3, dtypes=(3, 5, 7), gives=(150, 108, 78, 60)), weight=6)
+@suite.test(
+    "values", "values", *of_every_stage(10, 3, dtypes=(3, 5, 7), gives=(150, 108, 78, 60)), weight=6
+)
 def test_state_of_other_dtypes(case, run):
     """Bytes of a weight, a gradient and the optimizer's state as they are given."""
 
@@ -79,12 +91,20 @@ def test_activations_without_dropout_and_in_other_dtypes(case, run):
     """A mask of dropout has one byte an element, and is there only with dropout."""
 
 
-@suite.test("values", "values", Recomputed(TINY), Recomputed((1, *TINY[1:])), Recomputed(TINY, 2), weight=8)
+@suite.test(
+    "values", "values", Recomputed(TINY), Recomputed((1, *TINY[1:])), Recomputed(TINY, 2), weight=8
+)
 def test_activations_with_recomputation(case, run):
     """All layers' inputs, and the rest of one layer."""
 
 
-@suite.test("values", "values", StepBytes(TINY, 1, 2, 1), StepBytes(SEVEN, 1, 64, 2, recompute=True), weight=6)
+@suite.test(
+    "values",
+    "values",
+    StepBytes(TINY, 1, 2, 1),
+    StepBytes(SEVEN, 1, 64, 2, recompute=True),
+    weight=6,
+)
 def test_step(case, run):
     """State and activations."""
 

@@ -12,7 +12,9 @@ TWELVE = (
 )  # fmt: skip
 
 
-@suite.test("memory", "memory", *(Schedule(SIX, capacity, 4.0) for capacity in (25, 40, 60)), weight=12)
+@suite.test(
+    "memory", "memory", *(Schedule(SIX, capacity, 4.0) for capacity in (25, 40, 60)), weight=12
+)
 def test_plans_fit(case, run):
     """And they are shorter than recomputing every layer."""
     time_s, again_s = case.time_s(run), case.time_s(["recompute"] * len(case.layers))
@@ -31,7 +33,13 @@ def assert_shortest(case, run):
         )
 
 
-@suite.test("values", "values", *(Schedule(SIX, c, 4.0) for c in (50, 30)), Schedule(TWELVE[:7], 60, 5.0), weight=36)
+@suite.test(
+    "values",
+    "values",
+    *(Schedule(SIX, c, 4.0) for c in (50, 30)),
+    Schedule(TWELVE[:7], 60, 5.0),
+    weight=36,
+)
 def test_as_short_as_any_plan(case, run):
     assert_shortest(case, run)
 
@@ -47,7 +55,11 @@ def test_with_a_fast_and_a_slow_link(case, run):
 
 
 @suite.test(
-    "values", "values", Schedule((), 5, 1.0), Schedule(((3, 6, 10), (2, 4, 0), (5, 9, 12)), 15, 3.0), weight=12
+    "values",
+    "values",
+    Schedule((), 5, 1.0),
+    Schedule(((3, 6, 10), (2, 4, 0), (5, 9, 12)), 15, 3.0),
+    weight=12,
 )
 def test_equal_layers_and_layers_without_activations(case, run):
     assert_shortest(case, run)

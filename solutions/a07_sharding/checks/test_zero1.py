@@ -55,12 +55,21 @@ def test_weight_decay(case, run):
     """As ``adam`` takes it."""
 
 
-@suite.test("values", "values", Steps(2, 8, steps=2, clip=0.5), Steps(2, 8, steps=2, clip=1e9), weight=7)
+@suite.test(
+    "values", "values", Steps(2, 8, steps=2, clip=0.5), Steps(2, 8, steps=2, clip=1e9), weight=7
+)
 def test_clipping_takes_the_norm_of_all_shards(case, run):
     """Of a first step Adam takes the direction alone, so the second one shows the length."""
 
 
-@suite.test("values", "values", Steps(2, 8), Steps(3, 10, steps=2, clip=0.5), Steps(8, 40, steps=4), weight=5)
+@suite.test(
+    "values",
+    "values",
+    Steps(2, 8),
+    Steps(3, 10, steps=2, clip=0.5),
+    Steps(8, 40, steps=4),
+    weight=5,
+)
 def test_norm_is_that_of_the_whole_mean_gradient(case, run):
     first = run.values[0]
     for rank, (value, right) in enumerate(zip(run.values, case.right(), strict=True)):

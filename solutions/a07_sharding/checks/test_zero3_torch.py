@@ -55,7 +55,9 @@ def test_layers_that_a_function_names(case, run):
     """Or the network's children, which have several layers each."""
 
 
-@suite.test("values", "values", Train(2, optimizer="adam", second=True), Train(2, dtype="float32"), weight=4)
+@suite.test(
+    "values", "values", Train(2, optimizer="adam", second=True), Train(2, dtype="float32"), weight=4
+)
 def test_other_optimizers_and_float32(case, run):
     """Adam after a step of another network; shards in float32."""
 
@@ -197,7 +199,9 @@ test_everything_is_waited_for = suite.slow_messages(
 )
 
 
-@suite.test("memory", "memory", *(Alone(4, DEEP, evaluate=evaluate) for evaluate in (False, True)), weight=8)
+@suite.test(
+    "memory", "memory", *(Alone(4, DEEP, evaluate=evaluate) for evaluate in (False, True)), weight=8
+)
 def test_two_layers_at_a_time(case, run):
     layer, count = case.layers[0].nbytes, len(case.layers)
     allowed = (2 * count // case.p + 5) * layer + layer // 2

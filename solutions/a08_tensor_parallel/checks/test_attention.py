@@ -31,13 +31,20 @@ def test_forward_and_backward_on_2_4_and_8_ranks(case, run):
     ),
     group("positions that p does not divide", AttentionLayer(4, 3, EVEN)),
     group("ranks without heads and no samples", AttentionLayer(4, 3, (4, 2, 3, 2))),
-    group("float32", AttentionLayer(3, 4, (6, 4, 3, 3), "float32")), weight=12,
+    group("float32", AttentionLayer(3, 4, (6, 4, 3, 3), "float32")),
+    weight=12,
 )
 def test_any_heads_positions_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
 
 
-@suite.test("values", "values", AttentionShard(3), AttentionShard(2, (6, 4, 3, 1), "float32", order="F"), weight=6)
+@suite.test(
+    "values",
+    "values",
+    AttentionShard(3),
+    AttentionShard(2, (6, 4, 3, 1), "float32", order="F"),
+    weight=6,
+)
 def test_parts_of_the_parameters(case, run):
     """New, contiguous arrays."""
 
@@ -53,7 +60,8 @@ def test_inputs_stay_as_they_were(case, run):
     *(
         AttentionLayer(3, 3, (6, 4, 2, 2), how=how)
         for how in ("twice", "updated", "in order", "last first")
-    ), weight=4,
+    ),
+    weight=4,
 )
 def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
@@ -78,7 +86,9 @@ def test_bytes_of_two_all_reduces(case, run, ranks):
     assert_bytes(run, case, ranks)
 
 
-test_given_communicator_is_used = suite.given_communicator("group", AttentionLayer(3, 3, (5, 4, 2, 2)), weight=4)
+test_given_communicator_is_used = suite.given_communicator(
+    "group", AttentionLayer(3, 3, (5, 4, 2, 2)), weight=4
+)
 
 
 @suite.test("schedule", "schedule", AttentionLayer(2, 3, EVEN), weight=6)
@@ -91,12 +101,16 @@ test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     AttentionLayer(2, 2, EVEN),
     AttentionLayer(4, 2, (6, 5, 2, 2), how="again"),
     kinds=EVERYTHING,
-    sends=SENDS, weight=8,
+    sends=SENDS,
+    weight=8,
 )
 
 
 @suite.test(
-    "speed", "speed", group("4 ranks of a node", AttentionLayer(4, 16, (16, 64, 1, 8), machine="gpt")), weight=9
+    "speed",
+    "speed",
+    group("4 ranks of a node", AttentionLayer(4, 16, (16, 64, 1, 8), machine="gpt")),
+    weight=9,
 )
 def test_speedup_inside_a_node_and_on_64_ranks(case, run):
     """A GPT's attention in miniature: 2048 tokens in 16 sequences, 4096 columns, 64 heads."""

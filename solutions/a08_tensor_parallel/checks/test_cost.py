@@ -23,7 +23,9 @@ def test_data_parallelism(case, run):
     """2 * 3 * 300 elements of 8 bytes."""
 
 
-@suite.test("values", "values", ModelBytes(gives=7560), ModelBytes(backward=SCATTER, gives=7560), weight=12)
+@suite.test(
+    "values", "values", ModelBytes(gives=7560), ModelBytes(backward=SCATTER, gives=7560), weight=12
+)
 def test_model_parallelism_with_reduce_scatter(case, run):
     """3 * 7 * (25 + 20) elements of 8 bytes."""
 
@@ -37,7 +39,8 @@ def test_model_parallelism_with_all_reduce(case, run):
     "values",
     "values",
     PairedBytes((6, 24, 7, 24, 6), 5, 3, gives=3200),
-    PairedBytes((2, 9, 3), 4, 2, gives=192), weight=10,
+    PairedBytes((2, 9, 3), 4, 2, gives=192),
+    weight=10,
 )
 def test_layers_in_pairs(case, run):
     """2 * 2 * 5 * (13 + 7) elements, and 2 * 4 * 3, of 8 bytes."""
@@ -52,7 +55,8 @@ def test_layers_in_pairs(case, run):
         HybridBytes(data_size=1, batch=7, gives=2520),
     ),
     group(SCATTER, HybridBytes(gives=17280), HybridBytes(backward=SCATTER, gives=17280)),
-    group(REDUCE, HybridBytes(backward=REDUCE, gives=18560)), weight=10,
+    group(REDUCE, HybridBytes(backward=REDUCE, gives=18560)),
+    weight=10,
 )
 def test_both_at_once(case, run):
     """8 * (25 + 20) + 2 * 3 * 300 elements of 8 bytes, or 8 * (25 + 40) + 2 * 3 * 300."""
@@ -64,7 +68,8 @@ def test_both_at_once(case, run):
     group("data_bytes", DataBytes(itemsize=2, gives=3600)),
     group("paired_bytes", PairedBytes((6, 24, 7, 24, 6), 5, 3, itemsize=2, gives=800)),
     group("model_bytes", ModelBytes(backward=REDUCE, itemsize=2, gives=2730)),
-    group("hybrid_bytes", HybridBytes(backward=REDUCE, itemsize=2, gives=4640)), weight=4,
+    group("hybrid_bytes", HybridBytes(backward=REDUCE, itemsize=2, gives=4640)),
+    weight=4,
 )
 def test_bytes_of_an_element(case, run):
     """The same with 2 bytes an element."""
@@ -74,7 +79,8 @@ def test_bytes_of_an_element(case, run):
     "values",
     "values",
     group(SCATTER, Crossover(backward=SCATTER, gives=16.0), Crossover(gives=16.0)),
-    group(REDUCE, Crossover(backward=REDUCE, gives=12.0)), weight=12,
+    group(REDUCE, Crossover(backward=REDUCE, gives=12.0)),
+    weight=12,
 )
 def test_crossover(case, run):
     """2 * 288 elements, divided by 24 + 12, or by 24 + 24."""
@@ -97,7 +103,8 @@ def assert_counted(value, case, ranks):
     "communication",
     "communication",
     group("data_bytes", DataBytes(WIDTHS, 4, 3)),
-    *(group(each, ModelBytes(WIDTHS, 4, 3, each)) for each in (SCATTER, REDUCE)), weight=10,
+    *(group(each, ModelBytes(WIDTHS, 4, 3, each)) for each in (SCATTER, REDUCE)),
+    weight=10,
 )
 def test_traced_bytes_of_data_and_model_parallelism(case, run, ranks):
     assert_counted(run, case, ranks)
@@ -107,7 +114,8 @@ def test_traced_bytes_of_data_and_model_parallelism(case, run, ranks):
     "communication",
     "communication",
     group("paired_bytes", PairedBytes(WIDTHS, 4, 3)),
-    *(group(each, HybridBytes(WIDTHS, 4, 2, 3, each)) for each in (SCATTER, REDUCE)), weight=8,
+    *(group(each, HybridBytes(WIDTHS, 4, 2, 3, each)) for each in (SCATTER, REDUCE)),
+    weight=8,
 )
 def test_traced_bytes_of_pairs_and_grids(case, run, ranks):
     assert_counted(run, case, ranks)
@@ -118,7 +126,8 @@ def test_traced_bytes_of_pairs_and_grids(case, run, ranks):
     "speed",
     # Of the second network, more than 3 groups would leave some without samples.
     group(SCATTER, BestGrid(gives=((4, 3),)), BestGrid((2, 2, 2), 3, gives=((4, 3),))),
-    group(REDUCE, BestGrid((100, 50, 100), 40, backward=REDUCE, gives=((4, 3), (6, 2)))), weight=12,
+    group(REDUCE, BestGrid((100, 50, 100), 40, backward=REDUCE, gives=((4, 3), (6, 2)))),
+    weight=12,
 )
 def test_best_grid(case, run):
     """Of those that send as little, each is right."""

@@ -20,7 +20,8 @@ def test_losses_and_gradients_on_2_4_and_8_ranks(case, run):
     group("words that p does not divide", LossLayer(3, 6, (11,))),
     group("samples that p does not divide", LossLayer(4, 5, (12,)), LossLayer(1, 2, (5,))),
     group("ranks without words and no samples", LossLayer(4, 4, (3,)), LossLayer(3, 0, (5,))),
-    group("float32", LossLayer(3, 6, (12,), "float32")), weight=14,
+    group("float32", LossLayer(3, 6, (12,), "float32")),
+    weight=14,
 )
 def test_any_vocabulary_samples_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
@@ -34,7 +35,8 @@ def test_any_vocabulary_samples_and_dtypes(case, run):
         LossLayer(3, 6, (12,), logits="rows"),
         LossLayer(2, 4, (6,), logits="low"),  # no finite number can stand for "no maximum yet"
     ),
-    group("maxima on one rank only", LossLayer(3, 6, (12,), logits="slopes")), weight=15,
+    group("maxima on one rank only", LossLayer(3, 6, (12,), logits="slopes")),
+    weight=15,
 )
 def test_large_logits(case, run):
     """exp(z) alone may be infinite, or 0 for all of a row."""
@@ -48,7 +50,8 @@ def test_inputs_stay_as_they_were(case, run):
 @suite.test(
     "values",
     "values",
-    *(LossLayer(3, 6, (9,), how=how) for how in ("twice", "updated", "in order", "last first")), weight=4,
+    *(LossLayer(3, 6, (9,), how=how) for how in ("twice", "updated", "in order", "last first")),
+    weight=4,
 )
 def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
@@ -72,9 +75,16 @@ def test_bytes_of_three_numbers_a_row(case, run, ranks):
     assert_bytes(run, case, ranks)
 
 
-test_given_communicator_is_used = suite.given_communicator("group", LossLayer(3, 6, (12,)), weight=4)
+test_given_communicator_is_used = suite.given_communicator(
+    "group", LossLayer(3, 6, (12,)), weight=4
+)
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    "safety", LossLayer(2, 4, (12,)), LossLayer(4, 4, (12,), how="again"), kinds=EVERYTHING, sends=SENDS, weight=7
+    "safety",
+    LossLayer(2, 4, (12,)),
+    LossLayer(4, 4, (12,), how="again"),
+    kinds=EVERYTHING,
+    sends=SENDS,
+    weight=7,
 )
 
 
@@ -82,7 +92,8 @@ test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     "speed",
     "speed",
     group("many samples", LossLayer(4, 256, (8,), machine="long wire")),
-    group("few samples", LossLayer(8, 8, (16,), machine="textbook")), weight=6,
+    group("few samples", LossLayer(8, 8, (16,), machine="textbook")),
+    weight=6,
 )
 def test_time_of_many_and_of_few_samples(case, run):
     """Two words on each rank."""

@@ -37,13 +37,21 @@ def test_columns_and_rows_on_2_4_and_8_ranks(case, run):
     group("columns in float32", ColumnLayer(3, 4, (6, 8), "float32")),
     group("rows that p does not divide", RowLayer(3, 4, (7, 5)), RowLayer(1, 2, (7, 5))),
     group("rows of empty parts or no samples", RowLayer(4, 3, (3, 3))),
-    group("rows in float32", RowLayer(3, 4, (8, 6), "float32")), weight=14,
+    group("rows in float32", RowLayer(3, 4, (8, 6), "float32")),
+    weight=14,
 )
 def test_any_widths_samples_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
 
 
-@suite.test("values", "values", ColumnShard(3), RowShard(3), RowShard(2, (5, 7), "float32", order="F"), weight=6)
+@suite.test(
+    "values",
+    "values",
+    ColumnShard(3),
+    RowShard(3),
+    RowShard(2, (5, 7), "float32", order="F"),
+    weight=6,
+)
 def test_parts_of_the_layer(case, run):
     """New, contiguous arrays."""
 
@@ -64,7 +72,8 @@ def test_inputs_stay_as_they_were(case, run):
         ROWS,
         RowLayer(3, 3, (4, 4), how="twice", then_dtype="float32"),
         *(RowLayer(3, 3, (4, 4), how=how) for how in ("twice", "updated", "in order")),
-    ), weight=3,
+    ),
+    weight=3,
 )
 def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
@@ -88,14 +97,17 @@ def test_the_layer_is_cut(case, run):
     "communication",
     group("columns", ColumnLayer(4, 24, (8, 200)), weight=3),
     group("rows", RowLayer(4, 24, (200, 8)), weight=3),
-    group("float32", ColumnLayer(2, 40, (24, 600), "float32")), weight=16,
+    group("float32", ColumnLayer(2, 40, (24, 600), "float32")),
+    weight=16,
 )
 def test_bytes_of_columns_and_rows(case, run, ranks):
     """Weights, and the other side of the layer, are large beside the rows that may travel."""
     assert_bytes(run, case, ranks)
 
 
-test_given_communicator_is_used = suite.given_communicator("group", *turned((3, 4, (6, 8))), weight=3)
+test_given_communicator_is_used = suite.given_communicator(
+    "group", *turned((3, 4, (6, 8))), weight=3
+)
 
 
 @suite.test("schedule", "schedule", *turned((2, 3, (6, 8))), weight=5)
@@ -120,7 +132,8 @@ test_messages_may_arrive_in_any_order = suite.slow_messages(
             ("columns", ColumnLayer, (16, 64)),
             ("rows", RowLayer, (64, 16)),
         )
-    ), weight=8,
+    ),
+    weight=8,
 )
 def test_time_inside_a_node_and_across_16(case, run):
     """GPT's widest products, in miniature: 2048 tokens, 4096 to 16384 columns."""

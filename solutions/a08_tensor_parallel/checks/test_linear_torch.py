@@ -30,7 +30,8 @@ def both(*forms, **fields):
     "values",
     group("f", CopyToGroup(3, (5, 2)), CopyToGroup(2, (2, 3, 4), "float32")),
     group("g", ReduceFromGroup(3, (5, 2)), ReduceFromGroup(2, (2, 3, 4), "float32")),
-    group("tensors with gaps", *both((3, (5, 2)), how="gaps"), *both((3, (5, 2)), how="sum")), weight=16,
+    group("tensors with gaps", *both((3, (5, 2)), how="gaps"), *both((3, (5, 2)), how="sum")),
+    weight=16,
 )
 def test_f_and_g_and_their_gradients(case, run):
     """Results and vector-Jacobian products."""
@@ -56,7 +57,8 @@ def test_layers_equal_serial_on_2_to_8_ranks(case, run):
         Pair(3, 4, (3, 4, 5), biases=False),
         Pair(2, 4, (3, 4, 5), (2, 2), "float32", how="gaps"),
     ),
-    group("frozen parameters", *(Pair(2, 4, (3, 4, 5), needs=needs) for needs in ("x", "biases"))), weight=9,
+    group("frozen parameters", *(Pair(2, 4, (3, 4, 5), needs=needs) for needs in ("x", "biases"))),
+    weight=9,
 )
 def test_other_parts_shapes_and_frozen_parameters(case, run):
     """Parts may be empty, and a bias may be None."""
@@ -88,7 +90,8 @@ def test_the_layers_are_cut(case, run):
         "inputs that need none",
         Pair(2, 12, SMALL, needs="weights"),
         Pair(3, 6, WIDE, needs="none"),
-    ), weight=13,
+    ),
+    weight=13,
 )
 def test_bytes_of_a_pair(case, run, ranks):
     what = "an all-reduce of the result forward, one of the gradient of x backward"
@@ -101,7 +104,8 @@ test_given_groups_are_used = suite.given_communicator(
     "group",
     group("some ranks of a larger world", Pair(3, 6, (5, 7, 4))),
     group("two groups in one graph", TwoGroups()),
-    comm="the group", weight=6,
+    comm="the group",
+    weight=6,
 )
 
 

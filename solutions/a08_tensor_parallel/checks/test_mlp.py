@@ -26,7 +26,8 @@ def test_forward_and_backward_on_2_4_and_8_ranks(case, run):
     group("widths that p does not divide", MlpLayer(3, 4, (5, 7)), MlpLayer(1, 2, (5, 7))),
     group("empty parts and no samples", MlpLayer(4, 3, (3, 3))),
     # With a few hidden units a rank, right ones miss the bound now and then: by cancellation.
-    group("float32", MlpLayer(3, 6, (7, 48), "float32")), weight=11,
+    group("float32", MlpLayer(3, 6, (7, 48), "float32")),
+    weight=11,
 )
 def test_any_widths_samples_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
@@ -45,7 +46,8 @@ def test_inputs_stay_as_they_were(case, run):
 @suite.test(
     "values",
     "values",
-    *(MlpLayer(3, 3, (6, 8), how=how) for how in ("twice", "updated", "in order", "last first")), weight=4,
+    *(MlpLayer(3, 3, (6, 8), how=how) for how in ("twice", "updated", "in order", "last first")),
+    weight=4,
 )
 def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
@@ -70,7 +72,9 @@ def test_bytes_of_two_all_reduces(case, run, ranks):
     assert_bytes(run, case, ranks)
 
 
-test_given_communicator_is_used = suite.given_communicator("group", MlpLayer(3, 4, (6, 8)), weight=3)
+test_given_communicator_is_used = suite.given_communicator(
+    "group", MlpLayer(3, 4, (6, 8)), weight=3
+)
 
 
 @suite.test("schedule", "schedule", MlpLayer(2, 3, (6, 8)), weight=4)
@@ -90,11 +94,21 @@ def test_what_forward_keeps(case, run):
 
 
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    "safety", MlpLayer(2, 4, (6, 8)), MlpLayer(4, 4, (6, 8), how="again"), kinds=EVERYTHING, sends=SENDS, weight=7
+    "safety",
+    MlpLayer(2, 4, (6, 8)),
+    MlpLayer(4, 4, (6, 8), how="again"),
+    kinds=EVERYTHING,
+    sends=SENDS,
+    weight=7,
 )
 
 
-@suite.test("speed", "speed", group("ranks of one node", MlpLayer(4, 128, (16, 64), machine="gpt")), weight=10)
+@suite.test(
+    "speed",
+    "speed",
+    group("ranks of one node", MlpLayer(4, 128, (16, 64), machine="gpt")),
+    weight=10,
+)
 def test_speedup_inside_a_node_and_across_nodes(case, run):
     """A GPT's MLP in miniature: 2048 tokens, 4096 columns, 16384 hidden units."""
     assert_time(run, case)

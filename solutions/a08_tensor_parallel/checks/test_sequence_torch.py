@@ -28,7 +28,8 @@ def both(p, own, *rest, **fields):
     "values",
     group("gather_sequence", Gather(3, (2, 4)), Gather(2, (3,), "float32")),
     group("reduce_scatter_sequence", Scatter(3, (6, 4)), Scatter(2, (6,), "float32")),
-    group("tensors with gaps", *both(3, 2, 4, how="gaps"), *both(3, 2, 4, how="sum")), weight=16,
+    group("tensors with gaps", *both(3, 2, 4, how="gaps"), *both(3, 2, 4, how="sum")),
+    weight=16,
 )
 def test_gather_and_reduce_scatter_and_their_gradients(case, run):
     """Results and vector-Jacobian products."""
@@ -40,12 +41,20 @@ def test_incoming_gradients_and_inputs_stay(case, run):
         assert_unchanged(run, case)
 
 
-@suite.test("values", "values", Block(2, 6, (4, 12)), Block(3, 6, (4, 12), dtype="float32"), weight=9)
+@suite.test(
+    "values", "values", Block(2, 6, (4, 12)), Block(3, 6, (4, 12), dtype="float32"), weight=9
+)
 def test_block_equals_serial(case, run):
     """Gradients of replicated parameters are another test's."""
 
 
-@suite.test("values", "values", Block(3, 6, (4, 12), 0.3), Block(2, 4, (4, 6), 0.3, training=False), weight=7)
+@suite.test(
+    "values",
+    "values",
+    Block(3, 6, (4, 12), 0.3),
+    Block(2, 4, (4, 6), 0.3, training=False),
+    weight=7,
+)
 def test_dropout_by_position(case, run):
     """A position has its mask, whoever has it; in evaluation mode there is none."""
 
@@ -60,13 +69,16 @@ def test_gradients_of_replicated_parameters(case, run):
     "values",
     Block(2, 4, rate=0.2, steps=2, finished=True),
     Block(2, 4, steps=2, finished=True, how="together"),
-    Block(2, 4, before=1, finished=True), weight=5,
+    Block(2, 4, before=1, finished=True),
+    weight=5,
 )
 def test_gradients_add_up(case, run):
     """Together: all forward passes, then the backward passes, the last one first."""
 
 
-test_real_gloo = suite.real_ranks("reality", Block(2, 6, rate=0.3, steps=2, finished=True), weight=4)
+test_real_gloo = suite.real_ranks(
+    "reality", Block(2, 6, rate=0.3, steps=2, finished=True), weight=4
+)
 
 
 @suite.test("point", "communication", Block(4, 4, (16, 400)), weight=8)
@@ -78,7 +90,8 @@ def test_the_layers_are_cut(case, run):
     "communication",
     "communication",
     group("gather_sequence and reduce_scatter_sequence", *both(3, 3, 8)),
-    group("blocks", Block(3, 12, (20, 12), forward=True), Block(3, 12, (20, 12))), weight=12,
+    group("blocks", Block(3, 12, (20, 12), forward=True), Block(3, 12, (20, 12))),
+    weight=12,
 )
 def test_bytes_of_operators_and_blocks(case, run, ranks):
     if isinstance(case, Operator):
@@ -120,7 +133,9 @@ test_any_order_and_everything_waited_for = suite.slow_messages(
 )
 
 
-@suite.test("speed", "speed", Block(4, 32, (32, 128), finished=True, machine="slow cores"), weight=5)
+@suite.test(
+    "speed", "speed", Block(4, 32, (32, 128), finished=True, machine="slow cores"), weight=5
+)
 def test_time_on_8_ranks(case, run):
     assert_all_work(run, case)
     machine, p, (d, _) = machine_of(case), case.p, case.widths

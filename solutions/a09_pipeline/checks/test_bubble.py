@@ -14,13 +14,23 @@ from ringside.checking.suite import Suite, group
 suite = Suite("bubble")
 
 
-@suite.test("values", "values", MakespanS(3, 4, gives=18.0), MakespanS(1, 5, 1.0, 1.0, gives=10.0), weight=16)
+@suite.test(
+    "values",
+    "values",
+    MakespanS(3, 4, gives=18.0),
+    MakespanS(1, 5, 1.0, 1.0, gives=10.0),
+    weight=16,
+)
 def test_makespan(case, run):
     """GPipe's and 1F1B's."""
 
 
 @suite.test(
-    "values", "values", MakespanS(4, 8, 1.0, 2.0, 2, gives=28.5), MakespanS(3, 6, 2.0, 4.0, 4, gives=39.0), weight=10
+    "values",
+    "values",
+    MakespanS(4, 8, 1.0, 2.0, 2, gives=28.5),
+    MakespanS(3, 6, 2.0, 4.0, 4, gives=39.0),
+    weight=10,
 )
 def test_makespan_of_chunks(case, run):
     """Interleaved 1F1B's."""

@@ -107,7 +107,9 @@ def test_second_step_is_independent(case, run):
     """Of one with other numbers, and other lengths of microbatches."""
 
 
-test_real_gloo = suite.real_ranks("reality", StepTorch(2, ("F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2")), weight=3)
+test_real_gloo = suite.real_ranks(
+    "reality", StepTorch(2, ("F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2")), weight=3
+)
 
 
 # -- communication ---------------------------------------------------------------------------------

@@ -32,13 +32,19 @@ def test_1f1b_is_complete_and_can_be_run(case, run):
 
 
 @suite.test(
-    "values", "values", group("gpipe", *both(Gpipe, *SHORT)), group("one_f_one_b", *both(OneFOneB, *SHORT)), weight=8
+    "values",
+    "values",
+    group("gpipe", *both(Gpipe, *SHORT)),
+    group("one_f_one_b", *both(OneFOneB, *SHORT)),
+    weight=8,
 )
 def test_fewer_microbatches_than_stages_and_one_stage(case, run):
     """The warm-up ends with the last microbatch."""
 
 
-@suite.test("values", "values", Interleaved(2, 4), Interleaved(3, 3), Interleaved(3, 6, 3), weight=6)
+@suite.test(
+    "values", "values", Interleaved(2, 4), Interleaved(3, 3), Interleaved(3, 6, 3), weight=6
+)
 def test_interleaved_is_complete_and_can_be_run(case, run):
     """Backward passes begin with the last chunk."""
 

@@ -51,7 +51,9 @@ def test_fewer_microbatches_than_stages_and_one_stage(case, run):
     """A stage alone is the first and the last one."""
 
 
-@suite.test("values", "values", Step(2, HALVES, (2, 1, 3)), Step(1, ("F0 F1 I0 I1 W1 W0",)), weight=6)
+@suite.test(
+    "values", "values", Step(2, HALVES, (2, 1, 3)), Step(1, ("F0 F1 I0 I1 W1 W0",)), weight=6
+)
 def test_backward_passes_in_two_halves(case, run):
     """The second half comes any time later."""
 
@@ -108,7 +110,9 @@ def test_messages_go_to_neighbours(case, run):
     assert_peers(run, case.neighbours, case, rule)
 
 
-test_given_communicator_is_used = suite.given_communicator("group", Step(3, FLUSH, ordered=True), weight=3)
+test_given_communicator_is_used = suite.given_communicator(
+    "group", Step(3, FLUSH, ordered=True), weight=3
+)
 
 
 @suite.test(

@@ -65,7 +65,10 @@ def test_v_is_complete_and_can_be_run(case, run):
 
 
 @suite.test(
-    "values", "values", *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV)), weight=5
+    "values",
+    "values",
+    *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV)),
+    weight=5,
 )
 def test_fewer_microbatches_than_stages_and_one_stage(case, run):
     """The warm-up ends with the last microbatch."""
@@ -121,7 +124,10 @@ def test_v_takes_no_longer_than_its_work(case, run):
 
 
 @suite.test(
-    "speed", "speed", *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV)), weight=4
+    "speed",
+    "speed",
+    *(group(case.target[12:], *each(case, *SHORT)) for case in (ZbH1, ZbH2, ZbV)),
+    weight=4,
 )
 def test_few_microbatches_take_no_longer_than_under_1f1b(case, run):
     for costs in COSTS[: 1 if isinstance(case, ZbV) else None]:

@@ -45,7 +45,12 @@ def test_one_stage_and_fewer_microbatches_than_stages(case, run):
     assert_driven(run, case)
 
 
-@suite.test("values", "values", *(Step(3, TWO * 5, limit=limit, announced=True) for limit in (1, 2)), weight=5)
+@suite.test(
+    "values",
+    "values",
+    *(Step(3, TWO * 5, limit=limit, announced=True) for limit in (1, 2)),
+    weight=5,
+)
 def test_limits_from_one_on(case, run):
     assert_driven(run, case, case.most)
 
@@ -82,7 +87,11 @@ def test_one_message_for_each_activation_and_gradient(case, run, ranks):
 
 
 @suite.test(
-    "communication", "communication", group(WORLD, Step(4, announced=True)), group(PART, Step(3).in_part()), weight=7
+    "communication",
+    "communication",
+    group(WORLD, Step(4, announced=True)),
+    group(PART, Step(3).in_part()),
+    weight=7,
 )
 def test_messages_go_to_neighbours_in_the_given_communicator(case, run):
     assert_neighbours(run, case)
@@ -93,7 +102,12 @@ def test_no_stage_waits_while_there_is_work(case, run):
     assert_driven(run, case)
 
 
-@suite.test("schedule", "schedule", *(Step(3, TWO * 8, limit=limit, announced=True) for limit in (2, 3)), weight=9)
+@suite.test(
+    "schedule",
+    "schedule",
+    *(Step(3, TWO * 8, limit=limit, announced=True) for limit in (2, 3)),
+    weight=9,
+)
 def test_as_many_in_flight_as_asked(case, run):
     assert_in_flight(run, case)
 
@@ -103,7 +117,9 @@ def test_backward_before_forward(case, run):
     assert_backward_first(run, case)
 
 
-test_every_send_may_wait_for_its_receive = suite.slow_messages("safety", Step(3, TWO * 6, announced=True), weight=8)
+test_every_send_may_wait_for_its_receive = suite.slow_messages(
+    "safety", Step(3, TWO * 6, announced=True), weight=8
+)
 
 
 @suite.test("speed", "speed", Step(4, ONE * 20, announced=True), weight=9)

@@ -62,7 +62,8 @@ def test_plans_where_activations_take_long(case, run):
     "values",
     "values",
     Partition(NO_OUTPUT, 4, 1e9, gives=2.5),
-    Partition(NO_OUTPUT[2:], 4, 1e9, gives=1.0), weight=8,
+    Partition(NO_OUTPUT[2:], 4, 1e9, gives=1.0),
+    weight=8,
 )
 def test_plans_where_averaging_takes_long(case, run):
     """What counts is which layers to replicate, and how often; some workers are left idle."""

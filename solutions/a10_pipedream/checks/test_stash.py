@@ -104,7 +104,13 @@ def test_messages_go_to_neighbours_in_the_given_communicator(case, run):
         raise case.fail("communicators were made; none is allowed.")
 
 
-@suite.test("schedule", "schedule", Train(4, TWO * 7, announced=True), Train(3, TWO * 4, announced=True), weight=11)
+@suite.test(
+    "schedule",
+    "schedule",
+    Train(4, TWO * 7, announced=True),
+    Train(3, TWO * 4, announced=True),
+    weight=11,
+)
 def test_one_forward_one_backward_in_turn(case, run):
     assert_order(run, case)
 
@@ -123,7 +129,9 @@ def test_versions_are_let_go(case, run):
             )
 
 
-test_sends_may_wait_for_their_receives = suite.slow_messages("safety", Train(3, TWO * 8, announced=True), weight=10)
+test_sends_may_wait_for_their_receives = suite.slow_messages(
+    "safety", Train(3, TWO * 8, announced=True), weight=10
+)
 
 
 @suite.test(

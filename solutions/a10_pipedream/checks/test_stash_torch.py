@@ -23,7 +23,13 @@ TENS = {"costs": (1e-2, 2e-2), "announced": True}
 THIN = {"ends": (30, 30), "hidden": 2, "machine": "slow wire"}
 
 
-@suite.test("values", "values", TrainTorch(2, announced=True), TrainTorch(3, TWO * 6, announced=True), weight=14)
+@suite.test(
+    "values",
+    "values",
+    TrainTorch(2, announced=True),
+    TrainTorch(3, TWO * 6, announced=True),
+    weight=14,
+)
 def test_delayed_recursion_on_2_to_5_stages(case, run):
     """Where passes are announced, a rank that computes another stage's has other values."""
 
@@ -36,7 +42,9 @@ def test_fewer_minibatches_than_stages_and_one_stage(case, run):
     """The pipeline is never full; nobody is there to talk to."""
 
 
-@suite.test("values", "values", TrainTorch(3, TWO * 6, vertical_sync=True, announced=True), weight=10)
+@suite.test(
+    "values", "values", TrainTorch(3, TWO * 6, vertical_sync=True, announced=True), weight=10
+)
 def test_vertical_sync(case, run):
     """All stages use the version of stage 0."""
 
@@ -96,10 +104,14 @@ def test_passes_are_in_the_order_of_1f1b(case, run):
     assert_order(run, case)
 
 
-test_every_send_may_wait_for_its_receive = suite.slow_messages("safety", TrainTorch(3, announced=True), weight=7)
+test_every_send_may_wait_for_its_receive = suite.slow_messages(
+    "safety", TrainTorch(3, announced=True), weight=7
+)
 
 
-@suite.test("memory", "memory", TrainTorch(2, ONE * 10, ends=(60, 60), hidden=60, watched=True), weight=5)
+@suite.test(
+    "memory", "memory", TrainTorch(2, ONE * 10, ends=(60, 60), hidden=60, watched=True), weight=5
+)
 def test_few_versions_are_kept(case, run):
     for stage, memory in enumerate(run.memory):
         allowed, one, copies = case.held_bytes(stage)

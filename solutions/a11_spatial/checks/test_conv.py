@@ -32,7 +32,12 @@ def test_gradients_of_filters_and_biases(case, run):
 
 
 @suite.test(
-    "values", "values", group(SMALL, Both(2, (3,), 1)), group(LARGE, Both(3, (5,), 5)), checked=False, weight=8
+    "values",
+    "values",
+    group(SMALL, Both(2, (3,), 1)),
+    group(LARGE, Both(3, (5,), 5)),
+    checked=False,
+    weight=8,
 )
 def test_kernels_of_1_5_and_7(case, run):
     case.check_each(run)
@@ -79,7 +84,10 @@ def test_one_all_reduce_of_filters_and_biases(case, run):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "group", group(FORWARD, Forward(3)), group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)), weight=4
+    "group",
+    group(FORWARD, Forward(3)),
+    group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
+    weight=4,
 )
 
 
@@ -109,7 +117,10 @@ def test_forward_hides_the_halo(case, run):
 
 
 @suite.test(
-    "speed", "speed", Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True), weight=7
+    "speed",
+    "speed",
+    Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True),
+    weight=7,
 )
 def test_backward_hides_halo_and_all_reduce(case, run, ranks):
     alone = Forward(case.p, case.heights, shape=case.shape, machine=case.machine,

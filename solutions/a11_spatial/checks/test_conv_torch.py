@@ -20,14 +20,22 @@ suite = Suite("conv_torch")
 
 
 @suite.test(
-    "values", "values", Conv2d(2, (4,), 2, parts=IMAGES), Conv2d(3, (3,), 2, (3, 1), parts=IMAGES), weight=10
+    "values",
+    "values",
+    Conv2d(2, (4,), 2, parts=IMAGES),
+    Conv2d(3, (3,), 2, (3, 1), parts=IMAGES),
+    weight=10,
 )
 def test_rows_and_gradients_on_2_to_5_ranks(case, run):
     """y and dx alone."""
 
 
 @suite.test(
-    "values", "values", Conv2d(2, (4,), 2, parts=WEIGHTS), Conv2d(3, (3,), 2, (3, 1), parts=WEIGHTS), weight=8
+    "values",
+    "values",
+    Conv2d(2, (4,), 2, parts=WEIGHTS),
+    Conv2d(3, (3,), 2, (3, 1), parts=WEIGHTS),
+    weight=8,
 )
 def test_gradients_of_weights_and_biases(case, run):
     """dw and db alone."""
@@ -79,7 +87,13 @@ def test_rows_go_from_neighbour_to_neighbour(case, run):
     case.check_peers(run, ends=True)
 
 
-@suite.test("communication", "communication", Conv2d(2, needs="none"), Conv2d(5, channels=(3, 2), needs="none"), weight=8)
+@suite.test(
+    "communication",
+    "communication",
+    Conv2d(2, needs="none"),
+    Conv2d(5, channels=(3, 2), needs="none"),
+    weight=8,
+)
 def test_bytes_of_the_halos_forward(case, run, ranks):
     bounds = [case.halo_bytes(rank, case.channels[0]) for rank in range(case.p)]
     ranks.record(case, run, {"sent_bytes": bounds})
@@ -87,7 +101,9 @@ def test_bytes_of_the_halos_forward(case, run, ranks):
     case.check_peers(run)
 
 
-@suite.test("communication", "communication", Conv2d(2), Conv2d(5, channels=(3, 2)), checked=False, weight=8)
+@suite.test(
+    "communication", "communication", Conv2d(2), Conv2d(5, channels=(3, 2)), checked=False, weight=8
+)
 def test_bytes_of_both_passes(case, run, ranks):
     case.check_each(run)
     ranks.record(case, run, {"sent_bytes": case.allowed_bytes})
@@ -107,7 +123,10 @@ test_given_group_is_used = suite.given_communicator(
     group(BOTH[1], Conv2d(3, (3,), parts=WEIGHTS)), comm="the group", weight=4,
 )  # fmt: skip
 test_sends_may_wait_and_all_is_completed = suite.slow_messages(
-    "safety", Conv2d(4, (3,), parts=IMAGES), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=9
+    "safety",
+    Conv2d(4, (3,), parts=IMAGES),
+    kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE],
+    weight=9,
 )
 
 

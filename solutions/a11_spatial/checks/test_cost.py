@@ -23,13 +23,23 @@ LARGE = ((2048, 2048, 3, 16, 3, 3), (1024, 1024, 16, 32, 3, 3), (512, 512, 32, 6
 SLOW = "textbook,alpha_s=1e-4"
 
 
-@suite.test("values", "values", DataBytes(LAYERS, 3, 4, gives=1728), DataBytes(TWO, 3, 5, gives=9728), weight=8)
+@suite.test(
+    "values",
+    "values",
+    DataBytes(LAYERS, 3, 4, gives=1728),
+    DataBytes(TWO, 3, 5, gives=9728),
+    weight=8,
+)
 def test_bytes_of_data_parallelism(case, run):
     """To the byte."""
 
 
 @suite.test(
-    "values", "values", FilterBytes(LAYERS, 3, 4, gives=9216), FilterBytes(TWO, 3, 5, gives=86016), weight=10
+    "values",
+    "values",
+    FilterBytes(LAYERS, 3, 4, gives=9216),
+    FilterBytes(TWO, 3, 5, gives=86016),
+    weight=10,
 )
 def test_bytes_of_filter_parallelism(case, run):
     """To the byte."""
@@ -57,13 +67,23 @@ def test_bytes_of_an_element(case, run):
     """Any size of an element."""
 
 
-@suite.test("values", "values", DataS(LAYERS, 3, 4, gives=6.432e-06), DataS(TWO, 3, 5, gives=1.79456e-05), weight=8)
+@suite.test(
+    "values",
+    "values",
+    DataS(LAYERS, 3, 4, gives=6.432e-06),
+    DataS(TWO, 3, 5, gives=1.79456e-05),
+    weight=8,
+)
 def test_time_of_data_parallelism(case, run):
     """To rounding."""
 
 
 @suite.test(
-    "values", "values", FilterS(LAYERS, 3, 4, gives=5.304e-06), FilterS(TWO, 3, 5, gives=2.92032e-05), weight=9
+    "values",
+    "values",
+    FilterS(LAYERS, 3, 4, gives=5.304e-06),
+    FilterS(TWO, 3, 5, gives=2.92032e-05),
+    weight=9,
 )
 def test_time_of_filter_parallelism(case, run):
     """To rounding."""

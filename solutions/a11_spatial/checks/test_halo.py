@@ -65,7 +65,11 @@ def assert_few_messages(case, run):
 
 
 @suite.test(
-    "communication", "communication", Exchange(2, (3,), shape=(2, 3, 5)), Exchange(4, (3,), shape=(1, 2, 50)), weight=14
+    "communication",
+    "communication",
+    Exchange(2, (3,), shape=(2, 3, 5)),
+    Exchange(4, (3,), shape=(1, 2, 50)),
+    weight=14,
 )
 def test_bytes_and_messages_to_each_neighbour(case, run, ranks):
     assert_shares(
@@ -83,7 +87,9 @@ def test_corners_of_a_grid_need_no_message(case, run, ranks):
     assert_few_messages(case, run)
 
 
-test_sends_may_wait_and_all_is_completed = suite.slow_messages("safety", Exchange(4, (3,)), weight=9)
+test_sends_may_wait_and_all_is_completed = suite.slow_messages(
+    "safety", Exchange(4, (3,)), weight=9
+)
 
 
 @suite.test("safety", "safety", Exchange(2, (3,), shape=(2, 2, 4)), weight=3)
@@ -91,7 +97,13 @@ def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 
 
-@suite.test("safety", "safety", Refused(5, (3, 3, 1, 3, 3), 2, (1, 2, 3)), Refused(2, (3,), -1, (1, 2, 3)), weight=4)
+@suite.test(
+    "safety",
+    "safety",
+    Refused(5, (3, 3, 1, 3, 3), 2, (1, 2, 3)),
+    Refused(2, (3,), -1, (1, 2, 3)),
+    weight=4,
+)
 def test_parts_lower_than_the_halo_are_refused(case, run):
     """On the rank and its neighbours; others get their halo."""
 

@@ -25,7 +25,14 @@ WRONG = [Refused(2, (2,), wrong=wrong) for wrong in ("heads", "lengths", "positi
 suite = Suite("ring_attention")
 
 
-@suite.test("values", "values", Attention(2, (4,)), Attention(3, (5,), 2, 1), Attention(4, (3,), 1, 3), weight=9)
+@suite.test(
+    "values",
+    "values",
+    Attention(2, (4,)),
+    Attention(3, (5,), 2, 1),
+    Attention(4, (3,), 1, 3),
+    weight=9,
+)
 def test_attention_on_2_to_5_ranks(case, run):
     """Not causal."""
 
@@ -39,7 +46,13 @@ def test_causal(case, run):
     """Positions count in the whole sequence."""
 
 
-@suite.test("values", "values", Attention(2, (5,), kind="thousands"), Attention(4, (4,), kind="thousands"), weight=8)
+@suite.test(
+    "values",
+    "values",
+    Attention(2, (5,), kind="thousands"),
+    Attention(4, (4,), kind="thousands"),
+    weight=8,
+)
 def test_scores_of_thousands(case, run):
     """``exp`` of them is infinite, or 0."""
 
@@ -49,7 +62,13 @@ def test_uneven_parts(case, run):
     """Not causal."""
 
 
-@suite.test("values", "values", Attention(2, heads=4, kv_heads=2), Attention(3, heads=6, kv_heads=2), weight=7)
+@suite.test(
+    "values",
+    "values",
+    Attention(2, heads=4, kv_heads=2),
+    Attention(3, heads=6, kv_heads=2),
+    weight=7,
+)
 def test_fewer_kv_heads(case, run):
     assert_bytes(run, [case.allowed_bytes] * case.p, case)
 
@@ -91,18 +110,24 @@ def test_keys_and_values_are_sent_once_round_a_ring(case, run, ranks):
 test_given_communicator_is_used = suite.given_communicator("group", Attention(3), weight=4)
 
 
-@suite.test("schedule", "schedule", Attention(3, announced=True), Attention(6, announced=True), weight=9)
+@suite.test(
+    "schedule", "schedule", Attention(3, announced=True), Attention(6, announced=True), weight=9
+)
 def test_the_next_block_travels_while_one_is_computed(case, run):
     assert_overlap(run, case)
 
 
-@suite.test("memory", "memory", group(IN_ORDER, Attention(6, announced=True)), group(HELD, MUCH), weight=7)
+@suite.test(
+    "memory", "memory", group(IN_ORDER, Attention(6, announced=True)), group(HELD, MUCH), weight=7
+)
 def test_no_rank_makes_room_for_all_keys(case, run):
     if not isinstance(case, Held):
         assert_room(run, case)
 
 
-test_sends_may_wait_and_all_is_completed = suite.slow_messages("safety", Attention(2), Attention(5), weight=8)
+test_sends_may_wait_and_all_is_completed = suite.slow_messages(
+    "safety", Attention(2), Attention(5), weight=8
+)
 
 
 @suite.test(

@@ -14,7 +14,12 @@ ONLY = [PLAIN.with_(parts=parts) for parts in (RESULT, GRADIENTS)]
 suite = Suite("ring_attention_torch")
 
 
-@suite.test("values", "values", *(RingAttention(p, how="forward", announced=True) for p in (2, 3)), weight=10)
+@suite.test(
+    "values",
+    "values",
+    *(RingAttention(p, how="forward", announced=True) for p in (2, 3)),
+    weight=10,
+)
 def test_result_on_2_to_5_ranks(case, run):
     """The forward pass alone."""
 
@@ -39,7 +44,9 @@ def test_causal_attention(case, run):
         case.check_each(run)
 
 
-@suite.test("values", "values", RingAttention(3, (4, 1, 3), announced=True), checked=False, weight=5)
+@suite.test(
+    "values", "values", RingAttention(3, (4, 1, 3), announced=True), checked=False, weight=5
+)
 def test_uneven_parts(case, run):
     case.check_each(run)
 
@@ -82,7 +89,10 @@ def test_bytes_of_both_passes(case, run, ranks):
 
 
 test_given_group_is_used = suite.given_communicator(
-    "group", *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)), comm="the group", weight=4
+    "group",
+    *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)),
+    comm="the group",
+    weight=4,
 )
 
 

@@ -14,13 +14,23 @@ SLOW = "name=slow cores,alpha_s=5e-07,beta_s_per_byte=2e-09,flop_per_s=1e9"
 suite = Suite("ulysses_torch")
 
 
-@suite.test("values", "values", Ulysses(2, batch=2, backward=False), Ulysses(3, 2, 2, 3, backward=False), weight=10)
+@suite.test(
+    "values",
+    "values",
+    Ulysses(2, batch=2, backward=False),
+    Ulysses(3, 2, 2, 3, backward=False),
+    weight=10,
+)
 def test_results_on_2_to_5_ranks(case, run):
     """The forward pass."""
 
 
 @suite.test(
-    "values", "values", Ulysses(2, batch=2, parts=GRADIENTS), Ulysses(3, 2, 2, 3, parts=GRADIENTS), weight=10
+    "values",
+    "values",
+    Ulysses(2, batch=2, parts=GRADIENTS),
+    Ulysses(3, 2, 2, 3, parts=GRADIENTS),
+    weight=10,
 )
 def test_gradients_on_2_to_5_ranks(case, run):
     """Of q, k and v."""
@@ -73,13 +83,21 @@ def test_each_rank_takes_some_of_the_heads(case, run):
             )
 
 
-@suite.test("communication", "communication", Ulysses(2, backward=False), Ulysses(5, 2, heads=5, backward=False), weight=9)
+@suite.test(
+    "communication",
+    "communication",
+    Ulysses(2, backward=False),
+    Ulysses(5, 2, heads=5, backward=False),
+    weight=9,
+)
 def test_bytes_forward(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.allowed_bytes] * case.p})
     case.check_moved(run)
 
 
-@suite.test("communication", "communication", Ulysses(2), Ulysses(5, 2, heads=5), checked=False, weight=8)
+@suite.test(
+    "communication", "communication", Ulysses(2), Ulysses(5, 2, heads=5), checked=False, weight=8
+)
 def test_bytes_of_both_passes(case, run):
     case.check_each(run)
     case.check_moved(run)

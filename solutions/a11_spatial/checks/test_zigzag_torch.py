@@ -62,12 +62,18 @@ def test_bytes_of_both_passes(case, run, ranks):
 
 
 test_given_group_is_used = suite.given_communicator(
-    "group", *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)), comm="the group", weight=4
+    "group",
+    *(group(name, case) for name, case in zip(HALVES, ONLY, strict=True)),
+    comm="the group",
+    weight=4,
 )
 
 
 @suite.test(
-    "schedule", "schedule", *(group(name, case) for name, case in zip(DIRECTIONS, ONLY, strict=True)), weight=8
+    "schedule",
+    "schedule",
+    *(group(name, case) for name, case in zip(DIRECTIONS, ONLY, strict=True)),
+    weight=8,
 )
 def test_keys_travel_on_while_their_block_is_computed(case, run):
     case.check_travelling(run, DIRECTIONS[case.parts == GRADIENTS])

@@ -133,4 +133,6 @@ def test_groups_that_would_cross_nodes_are_refused(case, run):
     """With ValueError."""
 
 
-test_real_mpi = suite.real_ranks("reality", Summed(), Summed(axes=("data",), groups=((0, 2), (1, 3))), weight=2)
+test_real_mpi = suite.real_ranks(
+    "reality", Summed(), Summed(axes=("data",), groups=((0, 2), (1, 3))), weight=2
+)

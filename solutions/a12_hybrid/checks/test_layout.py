@@ -98,7 +98,9 @@ def test_layout_placements(case, run):
     """The collective between two placements."""
 
 
-@suite.test("values", "values", Execute(layout={"batch": "all"}, sends=0), Execute(sends=1536), weight=8)
+@suite.test(
+    "values", "values", Execute(layout={"batch": "all"}, sends=0), Execute(sends=1536), weight=8
+)
 def test_layout_runs_on_one_axis(case, run):
     counted(case, run)
 
@@ -111,7 +113,9 @@ def test_layout_result_does_not_depend_on_it(case, run):
     counted(case, run)
 
 
-test_layout_real_mpi = suite.real_ranks("reality", Execute(), Execute(layout=HIDDEN, mesh=SQUARE), weight=4)
+test_layout_real_mpi = suite.real_ranks(
+    "reality", Execute(), Execute(layout=HIDDEN, mesh=SQUARE), weight=4
+)
 
 
 @suite.test("communication", "communication", Execute(
@@ -122,7 +126,9 @@ def test_layout_on_more_ranks(case, run):
     counted(case, run)
 
 
-test_layout_given_communicator = suite.given_communicator("group", Execute(3, mesh={"all": 3}), weight=3)
+test_layout_given_communicator = suite.given_communicator(
+    "group", Execute(3, mesh={"all": 3}), weight=3
+)
 
 
 test_layout_inputs_and_a_second_run = suite.second_call(

@@ -89,7 +89,9 @@ def test_one_mixture_fits_to_the_byte(case, run):
     case.check_fast(run)
 
 
-@suite.test("memory", "memory", Plan(MODELS["18B"], 512, 17_196_381_695, machine="dgx_a100"), weight=5)
+@suite.test(
+    "memory", "memory", Plan(MODELS["18B"], 512, 17_196_381_695, machine="dgx_a100"), weight=5
+)
 def test_fits_on_512_gpus(case, run):
     """1 GB = 10^9 bytes."""
 
@@ -112,7 +114,12 @@ def test_another_cost_model(case, run):
     case.check_fast(run)
 
 
-@suite.test("speed", "speed", Plan(MODELS["18B"], 512, 20 * GB, machine="dgx_a100", gives=1.85256202953), weight=5)
+@suite.test(
+    "speed",
+    "speed",
+    Plan(MODELS["18B"], 512, 20 * GB, machine="dgx_a100", gives=1.85256202953),
+    weight=5,
+)
 def test_512_gpus(case, run):
     """At most 1.05 times the fastest; half of the points to 1.25."""
     case.check_fast(run, 1.05, 1.25)
@@ -121,7 +128,8 @@ def test_512_gpus(case, run):
 @suite.test(
     "speed",
     "speed",
-    Plan(MODELS["18B"], 512, 20 * GB, machine="zaratan,flop_per_s=1.5e14", gives=5.80695923433), weight=5,
+    Plan(MODELS["18B"], 512, 20 * GB, machine="zaratan,flop_per_s=1.5e14", gives=5.80695923433),
+    weight=5,
 )
 def test_512_gpus_with_a_port_a_node(case, run):
     """The four GPUs of a node share it."""
@@ -129,7 +137,10 @@ def test_512_gpus_with_a_port_a_node(case, run):
 
 
 @suite.test(
-    "speed", "speed", Plan(MODELS["1T"], 3072, 50 * GB, "heavy", machine="dgx_a100", gives=164.215821525), weight=5
+    "speed",
+    "speed",
+    Plan(MODELS["1T"], 3072, 50 * GB, "heavy", machine="dgx_a100", gives=164.215821525),
+    weight=5,
 )
 def test_a_trillion_parameters_on_3072_gpus(case, run):
     """At most 1.10 times the fastest; there are too many to ask about all."""

@@ -26,7 +26,9 @@ FREE = "textbook,alpha_s=0,beta_s_per_byte=0,flop_per_s=1e6"  # no message takes
 TIMES = replayed(replays)
 
 
-@suite.test("values", "values", *published_parameters(), NumParameters(gives=520, within=0.02), weight=10)
+@suite.test(
+    "values", "values", *published_parameters(), NumParameters(gives=520, within=0.02), weight=10
+)
 def test_parameters(case, run):
     """Megatron-LM's models, and the docstring's."""
 

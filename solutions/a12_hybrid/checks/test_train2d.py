@@ -97,7 +97,9 @@ test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
 )
 
 
-@suite.test("safety", "safety", group(INPUTS, Train(4)), group(OTHERS, Refused(5), Refused(3)), weight=5)
+@suite.test(
+    "safety", "safety", group(INPUTS, Train(4)), group(OTHERS, Refused(5), Refused(3)), weight=5
+)
 def test_inputs_stay_and_other_grids_are_refused(case, ranks):
     if isinstance(case, Refused):
         right_run(ranks, case)

@@ -19,7 +19,14 @@ STAGES = Step(3, (1, 2, 1), sizes=(1,) * 4)
 EVERYTHING = Step(8, (1, 1), 2, 2, (1, 1, 1))
 
 
-@suite.test("values", "values", MakeGrid(8, dp=2, tp=2), MakeGrid(6, dp=3), MakeGrid(6, dp=3, tp=2), weight=8)
+@suite.test(
+    "values",
+    "values",
+    MakeGrid(8, dp=2, tp=2),
+    MakeGrid(6, dp=3),
+    MakeGrid(6, dp=3, tp=2),
+    weight=8,
+)
 def test_groups_of_the_grid(case, run):
     """Each is ordered by its axis."""
 
@@ -60,13 +67,23 @@ def test_all_axes_equal_serial_over_steps(case, run):
 test_real_gloo = suite.real_ranks("reality", Step(2, dp=2, sizes=(1, 1), announced=False), weight=3)
 
 
-@suite.test("communication", "communication", group(TENSOR, Step(2, tp=2)), group(DATA, Step(2, dp=2)), weight=8)
+@suite.test(
+    "communication",
+    "communication",
+    group(TENSOR, Step(2, tp=2)),
+    group(DATA, Step(2, dp=2)),
+    weight=8,
+)
 def test_bytes_of_one_axis_alone(case, run):
     assert_bytes_by_axis(run, case, ("tensor",) if case.tp > 1 else ("data",))
 
 
 @suite.test(
-    "communication", "communication", group(TWO, Step(4, (1, 1), 2, sizes=(1, 1))), group(ALL, EVERYTHING), weight=8
+    "communication",
+    "communication",
+    group(TWO, Step(4, (1, 1), 2, sizes=(1, 1))),
+    group(ALL, EVERYTHING),
+    weight=8,
 )
 def test_bytes_by_axis_of_all_together(case, run, ranks):
     assert_bytes_by_axis(run, case)
@@ -74,7 +91,9 @@ def test_bytes_by_axis_of_all_together(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": sent})
 
 
-test_given_group_is_used = suite.given_communicator("group", Step(3, tp=3), comm="the group", weight=4)
+test_given_group_is_used = suite.given_communicator(
+    "group", Step(3, tp=3), comm="the group", weight=4
+)
 
 
 @suite.test("schedule", "schedule", STAGES, STAGES.with_(schedule="gpipe"), weight=7)

@@ -9,7 +9,11 @@ STREAM = Serve(count=30, joins=19)  # in which many can join
 
 
 @suite.test(
-    "values", "values", Serve(count=30, rate=8.0, seed=1, joins=22), Serve(count=30, rate=40.0, joins=19), weight=12
+    "values",
+    "values",
+    Serve(count=30, rate=8.0, seed=1, joins=22),
+    Serve(count=30, rate=40.0, joins=19),
+    weight=12,
 )
 def test_every_token_once(case, run):
     """And requests join others under way: ``case`` has looked at it."""
@@ -37,7 +41,11 @@ def test_answers_of_one_token(case, run):
 
 
 @suite.test(
-    "values", "values", STREAM, Serve(((0.0, 120, 10), (0.001, 128, 2), (0.01, 30, 5)), capacity=130), weight=6
+    "values",
+    "values",
+    STREAM,
+    Serve(((0.0, 120, 10), (0.001, 128, 2), (0.01, 30, 5)), capacity=130),
+    weight=6,
 )
 def test_request_that_fills_the_cache(case, run):
     """It needs exactly what there is."""
@@ -71,7 +79,8 @@ def test_no_request_starts_before_it_arrives(case, run):
     "schedule",
     "schedule",
     Serve(count=30, rate=2.0, prompt=400, joins=12),
-    Serve(count=30, prompt=400, joins=19), weight=8,
+    Serve(count=30, prompt=400, joins=19),
+    weight=8,
 )
 def test_no_step_starts_before_the_last_one_ends(case, run):
     case.look(run, "time")

@@ -52,7 +52,13 @@ def test_forward(case, run):
     """What one rank gives, in prefill and in decoding."""
 
 
-@suite.test("values", "values", Generate(2, lengths=(2, 2)), Generate(3, lengths=(4, 1, 2), tokens=6), weight=9)
+@suite.test(
+    "values",
+    "values",
+    Generate(2, lengths=(2, 2)),
+    Generate(3, lengths=(4, 1, 2), tokens=6),
+    weight=9,
+)
 def test_generate(case, run):
     """The tokens of one rank."""
 
@@ -126,7 +132,9 @@ def test_memory_of_the_cache(case, run):
 
 # -- safety and speed ------------------------------------------------------------------------------
 
-test_given_communicator_is_used = suite.given_communicator("safety", Generate(3), kind="safety", weight=3)
+test_given_communicator_is_used = suite.given_communicator(
+    "safety", Generate(3), kind="safety", weight=3
+)
 test_any_order_and_waiting_sends = suite.slow_messages(
     "safety", Generate(3), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=3
 )

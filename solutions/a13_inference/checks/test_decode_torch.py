@@ -69,7 +69,12 @@ test_real_gloo = suite.real_ranks("reality", even(GenerateTorch, 2), weight=2)
 # -- communication ---------------------------------------------------------------------------------
 
 
-@suite.test("communication", "communication", *(even(ForwardTorch, p, heads=4, lengths=(3, 2)) for p in (2, 4)), weight=12)
+@suite.test(
+    "communication",
+    "communication",
+    *(even(ForwardTorch, p, heads=4, lengths=(3, 2)) for p in (2, 4)),
+    weight=12,
+)
 def test_bytes_of_forward(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.forward_nbytes] * case.p})
     assert_moved(run, case.forward_nbytes + 0.5, case, "two all-reduces a layer and step")
@@ -91,7 +96,10 @@ test_given_group_is_used = suite.given_communicator(
 # -- safety, memory, speed -------------------------------------------------------------------------
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    "safety", even(GenerateTorch, 3, heads=1), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=5
+    "safety",
+    even(GenerateTorch, 3, heads=1),
+    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE),
+    weight=5,
 )
 
 
@@ -137,7 +145,13 @@ def assert_traced_alike(ranks, case):
         ) from None
 
 
-@suite.test("speed", "speed", group("GPUs of one node", timed(4)), group("GPUs of two nodes", timed(8)), weight=13)
+@suite.test(
+    "speed",
+    "speed",
+    group("GPUs of one node", timed(4)),
+    group("GPUs of two nodes", timed(8)),
+    weight=13,
+)
 def test_time_of_a_step(case, run, ranks):
     """A decoding step of four layers of 4096 columns on p GPUs, traced on fake tensors."""
     from given.decode_time_torch import step_times  # which needs torch

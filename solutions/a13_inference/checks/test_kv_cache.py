@@ -15,7 +15,9 @@ def test_positions_one_after_another(case, run):
     case.look(run, "gather", "pool")
 
 
-@suite.test("values", "values", Script("new a, append a 2, append a 13, append a 0, append a 4"), weight=6)
+@suite.test(
+    "values", "values", Script("new a, append a 2, append a 13, append a 0, append a 4"), weight=6
+)
 def test_many_positions_at_once(case, run):
     case.look(run, "gather", "pool")
 
@@ -39,7 +41,13 @@ def test_no_positions_short_pages_and_long_ones(case, run):
     case.look(run, "gather", "empty", "pool", "pages")
 
 
-@suite.test("memory", "memory", Script(f"{FORKED}, used 2"), Script("new a, fork a b, used 0, append b 3"), weight=9)
+@suite.test(
+    "memory",
+    "memory",
+    Script(f"{FORKED}, used 2"),
+    Script("new a, fork a b, used 0, append b 3"),
+    weight=9,
+)
 def test_a_fork_shares_all_pages(case, run):
     case.look(run, "gather", "pool", "used")
 
@@ -52,7 +60,9 @@ def test_copy_on_write(case, run):
     case.look(run, "gather", "pool")
 
 
-@suite.test("memory", "memory", Script(f"{FORKED}, append b 1, used 3, append a 1, used 3"), weight=6)
+@suite.test(
+    "memory", "memory", Script(f"{FORKED}, append b 1, used 3, append a 1, used 3"), weight=6
+)
 def test_the_second_writer_copies_nothing(case, run):
     """The page that the first writer left belongs to the other side alone."""
     case.look(run, "used")
@@ -66,13 +76,20 @@ def test_a_fork_at_the_end_of_a_page_copies_nothing(case, run):
     case.look(run, "used")
 
 
-@suite.test("memory", "memory", Script(f"{FORKED}, free a, used 2, append b 1, used 2", num_pages=2), weight=6)
+@suite.test(
+    "memory",
+    "memory",
+    Script(f"{FORKED}, free a, used 2, append b 1, used 2", num_pages=2),
+    weight=6,
+)
 def test_a_page_that_is_shared_no_longer_is_written_in_place(case, run):
     """There is no page for a copy."""
     case.look(run, "pool", "used")
 
 
-@suite.test("values", "values", Script(f"{FORKED}, fork b c, append a 1, append b 1, append c 1"), weight=6)
+@suite.test(
+    "values", "values", Script(f"{FORKED}, fork b c, append a 1, append b 1, append c 1"), weight=6
+)
 def test_forks_of_forks(case, run):
     case.look(run, "gather", "pool", "counts")
 
@@ -108,7 +125,9 @@ def test_errors_change_nothing(case, run):
     case.look(run, "gather", "pool", "used", "error")
 
 
-@suite.test("safety", "safety", Script("new a, append a 3, gather a, append a 2, gather a"), weight=3)
+@suite.test(
+    "safety", "safety", Script("new a, append a 3, gather a, append a 2, gather a"), weight=3
+)
 def test_arrays_of_the_caller_are_left_alone(case, run):
     """What was appended, and what ``gather`` gives, is the caller's, who writes into it."""
     case.look(run, "gather")

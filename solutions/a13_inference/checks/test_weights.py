@@ -31,7 +31,9 @@ def test_pieces_travel(case, run):
             raise case.fail(f"rank {rank} received nothing; it needs new weights.")
 
 
-@suite.test("values", "values", Plan(**COLUMNS), Plan(**ROWS), Plan((4, 1, 1), (2, 2, 1)), weight=12)
+@suite.test(
+    "values", "values", Plan(**COLUMNS), Plan(**ROWS), Plan((4, 1, 1), (2, 2, 1)), weight=12
+)
 def test_plan(case, run):
     """Each element that a sampler needs comes once, from a rank that has it."""
 
@@ -49,7 +51,9 @@ def test_rows_and_columns(case, run):
     """From rows to columns, and from columns to rows."""
 
 
-@suite.test("values", "values", Sync(7, **BOTH), Sync(10, (2, 2, 1), (2, 3, 1), mixed=True), weight=10)
+@suite.test(
+    "values", "values", Sync(7, **BOTH), Sync(10, (2, 2, 1), (2, 3, 1), mixed=True), weight=10
+)
 def test_cut_in_both_directions(case, run):
     """A piece begins anywhere in both blocks; ranks may stand in any order."""
 
@@ -76,7 +80,13 @@ def test_bytes_and_messages_of_each_pair(case, run):
     assert_messages(run, np.count_nonzero(allowed, axis=1), case)
 
 
-@suite.test("communication", "communication", Sync(7, (2, 1, 2), (1, 3, 1)), Sync(7, (1, 1, 3), (1, 2, 2)), weight=8)
+@suite.test(
+    "communication",
+    "communication",
+    Sync(7, (2, 1, 2), (1, 3, 1)),
+    Sync(7, (1, 1, 3), (1, 2, 2)),
+    weight=8,
+)
 def test_copies_share_the_work(case, run):
     """No copy sends to more samplers than its share."""
     sends = np.asarray(run.bytes_matrix()) > 0

@@ -34,7 +34,7 @@ def test_exchange_rows_stand_in_order(case, run):
     """First those of rank 0, as they stood there."""
 
 
-@suite.test("dispatch", "values", Dispatch(2, (6, 5), 5), weight=12)
+@suite.test("dispatch", "values", Dispatch(2, (6, 5), 5), weight=16)
 def test_exchange_several_experts_a_rank(case, run):
     """Each expert's rows lie together."""
 
@@ -103,13 +103,13 @@ def test_exchange_counts_once(case, run):
 
 
 test_exchange_given_communicator = suite.given_communicator(
-    "calls", Dispatch(3, (5, 4, 6), 3), weight=2.5
+    "calls", Dispatch(3, (5, 4, 6), 3), weight=2
 )
 test_exchange_sends_may_wait = suite.waiting_sends(
     "any_timing", Dispatch(3, (5, 4, 6), 3).in_part()
 )
 test_exchange_inputs_and_a_second_call = suite.second_call(
-    "calls", Forward(2, (5, 4), 2, share=1.0), kind="safety", inputs_kept=True, weight=9.5
+    "calls", Forward(2, (5, 4), 2, share=1.0), kind="safety", inputs_kept=True, weight=10
 )
 
 

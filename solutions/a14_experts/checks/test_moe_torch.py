@@ -23,7 +23,7 @@ def test_moe_forward(case, run):
 PASSES = (
     group(ONCE, Gradients(2, (6, 4), 2), Gradients(3, (4, 7, 3), 3, dtype="float32"), weight=2),
     group(TWICE, Gradients(2, (6, 4), 2, how="twice")),
-    group(SEVERAL, Gradients(2, (6, 5), 5)),
+    group(SEVERAL, Gradients(2, (6, 5), 5), weight=1.5),
 )
 
 
@@ -69,7 +69,7 @@ def test_moe_rows_go_to_their_experts_alone(case, run):
     assert_sent_in_all(run, case, most)
 
 
-@suite.test("bytes", "communication", Passes(2, (6, 5), 2, d=40, dtype="float32"), weight=3)
+@suite.test("bytes", "communication", Passes(2, (6, 5), 2, d=40, dtype="float32"), weight=1)
 def test_moe_no_row_too_many(case, run):
     """What isn't kept isn't sent."""
     for record in run.collectives:
@@ -78,7 +78,7 @@ def test_moe_no_row_too_many(case, run):
     assert_sent(run, case, num_counts=5)
 
 
-@suite.test("bytes", "communication", Passes(2, (6,), 2, "even"), weight=2)
+@suite.test("bytes", "communication", Passes(2, (6,), 2, "even"), weight=1)
 def test_moe_counts_once(case, run):
     assert_exchanges(run, case)
     assert_sent(run, case)

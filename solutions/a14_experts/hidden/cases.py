@@ -190,7 +190,7 @@ for test in (moe.test_moe_gradients_of_experts, moe.test_moe_gradients_of_tokens
         test,
         group(moe.ONCE, *(Gradients(*world) for world in WORLDS), weight=2),
         group(moe.TWICE, Gradients(*WORLDS[1], how="twice")),
-        group(moe.SEVERAL, Gradients(3, (4, 7, 3), 8)),
+        group(moe.SEVERAL, Gradients(3, (4, 7, 3), 8), weight=1.5),
     )
 hidden(moe.test_moe_several_experts_a_rank, Passes(2, (6, 5), 5), Passes(3, (4, 7, 3), 8))
 hidden(
