@@ -27,8 +27,8 @@ def test_every_two_ranks_exchange_shards(case, run):
             )
 
 
-test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=5)
-test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=5)
+test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=4)
+test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=9)
 test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=4)
 test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("own_arrays", weight=5)
 test_second_call_is_independent = suite.again("own_arrays", weight=15)
@@ -55,4 +55,4 @@ test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=14)
 
 @suite.test("time", "speed", Server(8, 10_000, machine="long wire"))
 def test_time_with_long_vectors(case, run):
-    assert_time(run, case)
+    assert_time(run, case, half=1.2)

@@ -189,7 +189,7 @@ for test in (moe.test_moe_gradients_of_experts, moe.test_moe_gradients_of_tokens
     hidden(
         test,
         group(moe.ONCE, *(Gradients(*world) for world in WORLDS), weight=2),
-        group(moe.TWICE, Gradients(*WORLDS[1], how="twice")),
+        group(moe.TWICE, Gradients(*WORLDS[1], how="twice"), weight=1.2),
         group(moe.SEVERAL, Gradients(3, (4, 7, 3), 8), weight=1.5),
     )
 hidden(moe.test_moe_several_experts_a_rank, Passes(2, (6, 5), 5), Passes(3, (4, 7, 3), 8))
@@ -215,7 +215,7 @@ hidden(
     Passes(12, (2,), 12, d=40),
     Passes(17, (1,), 17, d=40),
 )
-hidden(moe.test_moe_counts_once, Passes(2, experts=2, kind="even"), Passes(4, (4,), 4, "even"))
+hidden(moe.test_moe_counts_once, Passes(2, experts=2, d=40), Passes(4, (4,), 4, d=40))
 hidden(moe.test_moe_given_group, Passes(3, (5, 4, 6), 3))
 hidden(moe.test_moe_everything_is_waited_for, Passes(3, (4, 5, 3), 3).in_part())
 hidden(
