@@ -9,7 +9,7 @@ from ringside.trace import Kind
 
 suite = Suite("moe_torch")
 ONCE, TWICE = "one forward pass", "a second one before the backward pass"
-SEVERAL = "several experts on a rank"
+SEVERAL, PART = "several experts on a rank", "a group that is a part of the world"
 SLOW = "name=slow_links,alpha_s=1e-6,beta_s_per_byte=1e-8,flop_per_s=1e9,memory_bytes_per_s=1e15"
 
 
@@ -21,9 +21,10 @@ def test_moe_forward(case, run):
 
 
 PASSES = (
-    group(ONCE, Gradients(2, (6, 4), 2), Gradients(3, (4, 7, 3), 3, dtype="float32"), weight=2),
-    group(TWICE, Gradients(2, (6, 4), 2, how="twice"), weight=1.2),
-    group(SEVERAL, Gradients(2, (6, 5), 5), weight=1.5),
+    group(ONCE, Gradients(2, (6, 4), 2), Gradients(3, (4, 7, 3), 3, dtype="float32"), weight=1.6),
+    group(TWICE, Gradients(2, (6, 4), 2, how="twice"), weight=2),
+    group(SEVERAL, Gradients(2, (6, 5), 5), weight=2.3),
+    group(PART, Gradients(2, (6, 4), 2).in_part()),
 )
 
 
@@ -56,7 +57,7 @@ def test_moe_one_rank_and_float32(case, run):
     """The result has the dtype of x."""
 
 
-test_moe_real_gloo = suite.real_ranks("layer", Passes(2, (6, 4), 2), weight=2)
+test_moe_real_gloo = suite.real_ranks("layer", Passes(2, (6, 4), 2), weight=4)
 
 
 @suite.test(
