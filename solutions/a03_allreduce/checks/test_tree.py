@@ -7,10 +7,18 @@ from checks.network import assert_own_data, assert_time, exchanged
 from checks.sums import Sums, shares
 from ringside.checking import Verdict, assert_bytes, assert_messages, assert_peers
 from ringside.checking.cases import plain
-from ringside.checking.suite import answers
+from ringside.checking.suite import answers, group
 
 suite = Sums("tree", Tree)
-SMALL = [DoubleTree(p) for p in (1, 2, 3, 5, 6, 8)]
+
+
+def by_parity(*world_sizes):
+    """The second tree is made in two ways: by mirroring the first one, and by moving it."""
+    of = [[DoubleTree(p) for p in world_sizes if p % 2 == odd] for odd in (0, 1)]
+    return group("even numbers of ranks", *of[0]), group("odd numbers of ranks", *of[1])
+
+
+SMALL = by_parity(1, 2, 3, 5, 6, 8)
 
 
 @suite.test("over_trees", "communication", Tree(8, 48), checked=False)
@@ -23,7 +31,7 @@ def test_data_goes_over_binary_trees(case, run):
         )
 
 
-@suite.test("double_tree", "schedule", *SMALL)
+@suite.test("double_tree", "schedule", *SMALL, weight=5)
 def test_both_are_binary_trees_of_small_depth(case, run):
     limit = math.ceil(math.log2(case.world_size)) + 1
     for which, tree in enumerate(case.parents(run)):
@@ -39,7 +47,7 @@ def test_both_are_binary_trees_of_small_depth(case, run):
             )
 
 
-@suite.test("double_tree", "schedule", *SMALL)
+@suite.test("double_tree", "schedule", *SMALL, weight=13)
 def test_no_rank_has_children_in_both_trees(case, run):
     first, second = case.parents(run)
     both, most = sorted((set(first) & set(second)) - {-1}), case.world_size % 2

@@ -14,7 +14,6 @@ from checks import test_tree as tree
 from checks.cases import (
     NAMES,
     Choice,
-    DoubleTree,
     Doubling,
     DoublingSeconds,
     Gather,
@@ -484,7 +483,7 @@ hidden(
 # -- tree ------------------------------------------------------------------------------------------
 
 shared(tree, Tree)
-TREES = [DoubleTree(p) for p in (*range(1, 18), 31, 32, 33, 64, 100)]
+TREES = tree.by_parity(*range(1, 18), 31, 32, 33, 64, 100)
 
 hidden(tree.test_data_goes_over_binary_trees, Tree(8, 48))
 hidden(tree.test_both_are_binary_trees_of_small_depth, *TREES)
