@@ -20,6 +20,7 @@ from ringside.checking.suite import Suite, contrasted, group, right_run
 
 PLAIN = "powers of two as numbers of ranks p, where p divides n"
 SPECIAL = "NaN and infinities"
+SHORT = "vectors of fewer elements than ranks"
 HALVES = "the halves of it alone"
 
 
@@ -27,6 +28,8 @@ def kind_of(case):
     """What is often missed: numbers of ranks, and lengths that they do not divide."""
     if hasattr(case, "kind"):
         return case.kind
+    if case.n < case.p:
+        return SHORT
     if getattr(case, "special", False):
         return SPECIAL
     divides = case.n % case.p == 0

@@ -6,8 +6,10 @@ from checks.cases import Levels
 from checks.network import assert_time, exchanged
 from checks.sums import Sums, shares
 from ringside.checking import assert_bytes, assert_own_messages
+from ringside.checking.suite import group
 
 suite = Sums("hierarchical")
+ONE_NODE, ONE_RANK = "one node", "nodes of one rank"
 
 
 def levels(p, ranks_per_node, n, dtype="float64", **more):
@@ -42,7 +44,9 @@ def test_sums_of_other_lengths(case, run):
     case.check_exactly(run)
 
 
-@suite.test("sum", "values", levels(3, 3, 12), levels(3, 1, 12), weight=5)
+@suite.test(
+    "sum", "values", group(ONE_NODE, levels(3, 3, 12)), group(ONE_RANK, levels(3, 1, 12)), weight=5
+)
 def test_one_node_and_nodes_of_one_rank(case, run):
     """One of the levels has nothing to do."""
 

@@ -81,7 +81,9 @@ def test_messages_go_to_neighbours_only(case, run):
 
 
 test_given_communicator_is_used = suite.in_part("communicator", *(half(3, 11) for half in HALVES))
-test_only_point_to_point_calls = suite.point_to_point("messages", *(half(4, 10) for half in HALVES))
+test_only_point_to_point_calls = suite.point_to_point(
+    "messages", *(half(4, 10) for half in HALVES), weight=2
+)
 test_sends_may_wait_for_their_receives = suite.waiting(
     "any_timing", *(half(3, 10) for half in HALVES), weight=5
 )

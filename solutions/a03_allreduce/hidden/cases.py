@@ -524,7 +524,8 @@ hidden(
 )
 hidden(
     hierarchical.test_one_node_and_nodes_of_one_rank,
-    *(levels(p, g, 4 * p) for p, g in ((2, 2), (4, 4), (3, 1), (4, 1), (1, 1))),
+    group(hierarchical.ONE_NODE, *(levels(p, p, 4 * p) for p in (1, 2, 4))),
+    group(hierarchical.ONE_RANK, *(levels(p, 1, 4 * p) for p in (3, 4))),
 )
 hidden(
     hierarchical.test_dtype_is_kept_and_integers_are_exact,
