@@ -30,7 +30,7 @@ def all_reduce(comm: MPI.Comm, x: np.ndarray) -> np.ndarray:
     1. Rank i sends rank j at most shard j of its own ``x``, and later shard i of the sum. So in
        all rank 0 sends rank 1 at most 1 + 2 elements, and rank 1 sends rank 2 at most 1 + 1.
     2. With long vectors (a shard takes 100 alpha or more on the wire) the time is at most 1.05
-       times ``2 (p - 1) (alpha + ceil(n / p) * x.itemsize * beta)``. Up to 1.5 times earns half
+       times ``2 (p - 1) (alpha + ceil(n / p) * x.itemsize * beta)``. Up to 1.2 times earns half
        the points. The order of the sends decides: see the picture above.
     """
     ### BEGIN SOLUTION

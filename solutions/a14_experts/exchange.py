@@ -41,9 +41,9 @@ def dispatch(comm: MPI.Comm, rows: np.ndarray, numbers: np.ndarray, num_experts:
         num_experts: E, of all ranks together.
 
     Returns:
-        ``(received, way)``: a list with one array for each expert of this rank, shape (n_e, d),
-        first the rows of rank 0, in the order in which they stood there, then those of rank 1, ...;
-        and what ``send_back`` and ``send_again`` need.
+        ``(received, way)``: a list with one array for each expert of this rank, shape (n_e, d) and
+        ``rows``' dtype, first the rows of rank 0, in the order in which they stood there, then
+        those of rank 1, ...; and what ``send_back`` and ``send_again`` need.
 
     - Bytes: ``d * itemsize`` for a row, which goes to its expert's rank, once; and at most 8 for
       the count of each expert of another rank.
@@ -141,7 +141,8 @@ def backward(comm: MPI.Comm, experts: list[Expert], saved, dy: np.ndarray) -> tu
     Returns:
         ``(dx, dweights, gradients)``: dx of shape (T, d); ``dweights`` of shape (T, k), 0 where a
         token wasn't sent; and a list with ``(dw1, dw2)`` of each expert of this rank, summed over
-        all ranks' tokens. One ``send_again`` and one ``send_back``: the answers are there already.
+        all ranks' tokens, zeros where it got no rows. One ``send_again`` and one ``send_back``: the
+        answers are there already.
     """
     ### BEGIN SOLUTION
     routing, way, states, answers = saved

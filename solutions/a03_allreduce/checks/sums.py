@@ -10,11 +10,17 @@ A suite says which calls they are about and which requirement each shows, and gi
 from functools import partial
 
 from checks.cases import EVEN
-from ringside.checking import LATENCY_SEEDS, assert_inputs_kept, assert_own_messages
+from ringside.checking import (
+    LATENCY_SEEDS,
+    assert_inputs_kept,
+    assert_own_messages,
+    assert_requests_complete,
+)
 from ringside.checking.suite import Suite, contrasted, group, right_run
 
 PLAIN = "powers of two as numbers of ranks p, where p divides n"
 SPECIAL = "NaN and infinities"
+SHORT = "vectors of fewer elements than ranks"
 HALVES = "the halves of it alone"
 
 
@@ -22,6 +28,8 @@ def kind_of(case):
     """What is often missed: numbers of ranks, and lengths that they do not divide."""
     if hasattr(case, "kind"):
         return case.kind
+    if case.n < case.p:
+        return SHORT
     if getattr(case, "special", False):
         return SPECIAL
     divides = case.n % case.p == 0
@@ -40,12 +48,18 @@ def shares(*cases):
     return [group(kind, *of, weight=WEIGHTS.get(kind, 1)) for kind, of in groups.items()]
 
 
-WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2}
+WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2, SPECIAL: 2}
 
 
 def exactly(case, run):
     """The body of a test of values."""
     case.check_exactly(run)
+
+
+def inputs_kept(case, run):
+    """The body of a test of values and of what was given."""
+    case.check_exactly(run)
+    assert_inputs_kept(run, case)
 
 
 class Sums(Suite):
@@ -92,17 +106,13 @@ class Sums(Suite):
             for kind in self.kinds
             for case in (kind(4, 9), kind(1, 5, stride=2), kind(3, 7, stride=2))
         ]
-
-        def body(case, run):
-            case.check_exactly(run)
-            assert_inputs_kept(run, case)
-
-        return self._values(requirement, *cases, *more, body=body, weight=weight)
+        return self._values(requirement, *cases, *more, body=inputs_kept, weight=weight)
 
     def again(self, requirement, *more, weight=1.0):
-        """A second call gives other values, and leaves the first result alone."""
+        """A second call gives other values, and leaves the first result and all inputs alone."""
         cases = [kind(p, 6, again=True) for kind in self.kinds for p in (3, 1)]
-        return self._values(requirement, *cases, *more, weight=weight)
+        body = exactly if self.module.endswith("_torch") else inputs_kept
+        return self._values(requirement, *cases, *more, body=body, weight=weight)
 
     def real(self, requirement, weight=1.0):
         return self.real_ranks(requirement, *shares(*self._cases((4, 8), (3, 11))), weight=weight)
@@ -125,19 +135,20 @@ class Sums(Suite):
         return self.waiting_sends(requirement, *shares(*cases), weight=weight)
 
     def any_order(self, requirement, *more, weight=1.0):
-        """Right whichever messages are slow, whether sends wait or not."""
+        """Right whichever messages are slow, whether sends wait or not, on a part of the world."""
         words = "right where all messages take as long, wrong where some are slow. There:"
 
         @self.test(requirement, "safety", *shares(*self._cases((4, 8)), *more), weight=weight)
         def test(case, ranks):
             for seed in LATENCY_SEEDS:
                 for machine in ("buffered", "rendezvous"):
-                    slow = case.on_sends(machine).with_(latencies=seed)
-                    contrasted(
-                        partial(right_run, ranks, slow),
-                        partial(right_run, ranks, case.on_sends(machine)),
+                    part = case.on_sends(machine).in_part()
+                    run = contrasted(
+                        partial(right_run, ranks, part.with_(latencies=seed)),
+                        partial(right_run, ranks, part),
                         case,
                         words,
                     )
+                    assert_requests_complete(run, case)
 
         return test

@@ -6,8 +6,10 @@ from checks.cases import Levels
 from checks.network import assert_time, exchanged
 from checks.sums import Sums, shares
 from ringside.checking import assert_bytes, assert_own_messages
+from ringside.checking.suite import group
 
 suite = Sums("hierarchical")
+ONE_NODE, ONE_RANK = "one node", "nodes of one rank"
 
 
 def levels(p, ranks_per_node, n, dtype="float64", **more):
@@ -28,7 +30,7 @@ def test_every_rank_sends_inside_its_node_and_between_nodes(case, run):
             )
 
 
-@suite.test("sum", "values", levels(4, 2, 8), levels(6, 3, 12), levels(8, 4, 16), weight=5)
+@suite.test("sum", "values", levels(4, 2, 8), levels(6, 3, 12), levels(8, 4, 16), weight=3)
 def test_sums_where_everything_divides(case, run):
     """Ranks a node, and nodes, divide the length."""
     case.check_exactly(run)
@@ -42,22 +44,24 @@ def test_sums_of_other_lengths(case, run):
     case.check_exactly(run)
 
 
-@suite.test("sum", "values", levels(3, 3, 12), levels(3, 1, 12), weight=4)
+@suite.test(
+    "sum", "values", group(ONE_NODE, levels(3, 3, 12)), group(ONE_RANK, levels(3, 1, 12)), weight=5
+)
 def test_one_node_and_nodes_of_one_rank(case, run):
     """One of the levels has nothing to do."""
 
 
-@suite.test("sum", "values", levels(4, 2, 8, "float32"), levels(4, 2, 8, "int64"), weight=7)
+@suite.test("sum", "values", levels(4, 2, 8, "float32"), levels(4, 2, 8, "int64"), weight=5)
 def test_dtype_is_kept_and_integers_are_exact(case, run):
     """Also integers that a float64 can't hold."""
     case.check_exactly(run)
 
 
 test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs(
-    "own_arrays", levels(4, 2, 12), levels(4, 2, 12, stride=2), levels(3, 3, 7, stride=2), weight=7
+    "own_arrays", levels(4, 2, 12), levels(4, 2, 12, stride=2), levels(3, 3, 7, stride=2), weight=4
 )
 test_second_call_is_independent = suite.again(
-    "own_arrays", levels(4, 2, 12, again=True), levels(4, 2, 9, again=True), weight=9
+    "own_arrays", levels(4, 2, 12, again=True), levels(4, 2, 9, again=True), weight=12
 )
 
 
@@ -66,7 +70,7 @@ def test_other_worlds_are_refused(case, run):
     """By all ranks, and none waits for a message."""
 
 
-test_real_mpi = suite.real_ranks("own_arrays", levels(4, 2, 11), weight=3)
+test_real_mpi = suite.real_ranks("own_arrays", levels(4, 2, 11), weight=2)
 
 
 @suite.test("two_levels", "communication", levels(12, 4, 1200))
@@ -94,10 +98,10 @@ test_given_communicator_is_used = suite.given_communicator(
     "communicator", *shares(levels(4, 2, 16), levels(4, 2, 15))
 )
 test_sends_may_wait_for_their_receives = suite.waiting_sends(
-    "any_timing", *shares(levels(4, 2, 60), levels(6, 3, 59)), weight=7
+    "any_timing", *shares(levels(4, 2, 60), levels(6, 3, 59)), weight=4
 )
 test_messages_may_arrive_in_any_order = suite.any_order(
-    "any_timing", levels(4, 2, 8), levels(4, 2, 9), weight=8
+    "any_timing", levels(4, 2, 8), levels(4, 2, 9), weight=18
 )
 
 

@@ -18,9 +18,9 @@ def test_data_goes_round_the_ring(case, run):
     assert_round_a_ring(run, case)
 
 
-test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=7)
+test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=6)
 test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=6)
-test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=7)
+test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=6)
 
 
 @suite.test("in_place", "values", *shares(TorchRing(3, 7, stride=2), TorchRing(4, 8, stride=3)))
@@ -29,7 +29,7 @@ def test_tensor_with_gaps(case, run):
     case.check_exactly(run)
 
 
-test_second_call_is_independent = suite.again("calls", weight=9)
+test_second_call_is_independent = suite.again("calls", weight=11)
 test_real_gloo = suite.real("calls", weight=3)
 
 
@@ -48,7 +48,7 @@ def test_messages_go_to_neighbours_only(case, run):
 test_given_group_is_used = suite.in_part("group", comm="the group")
 
 
-@suite.test("messages", "communication", *shares(TorchRing(1, 10), TorchRing(4, 12)), weight=5)
+@suite.test("messages", "communication", *shares(TorchRing(1, 10), TorchRing(4, 12)), weight=4)
 def test_only_point_to_point_calls(case, run):
     assert_own_messages(run, case)
     if run.comm_calls:

@@ -6,11 +6,11 @@ from checks.sums import Sums, shares
 from ringside.checking import assert_bytes, assert_peers
 
 suite = Sums("star", Star)
-test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=7)
-test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=7)
-test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=6)
-test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("own_arrays", weight=8)
-test_second_call_is_independent = suite.again("own_arrays", weight=11)
+test_sum_on_2_4_and_8_ranks = suite.powers_of_two("sum", weight=3)
+test_sum_on_3_5_6_and_7_ranks = suite.other_sizes("sum", weight=8)
+test_dtype_is_kept_and_integers_are_exact = suite.dtypes("sum", weight=4)
+test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs("own_arrays", weight=5)
+test_second_call_is_independent = suite.again("own_arrays", weight=15)
 test_real_mpi = suite.real("own_arrays", weight=2)
 
 
@@ -45,8 +45,8 @@ def test_messages_go_through_rank_0(case, run):
 
 test_given_communicator_is_used = suite.in_part("communicator")
 test_only_point_to_point_calls = suite.point_to_point("messages")
-test_sends_may_wait_for_their_receives = suite.waiting("any_timing", weight=9)
-test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=10)
+test_sends_may_wait_for_their_receives = suite.waiting("any_timing", weight=5)
+test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=14)
 
 
 @suite.test("time", "speed", Star(8, 10_000, machine="long wire"))

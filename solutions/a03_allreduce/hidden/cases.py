@@ -14,7 +14,6 @@ from checks import test_tree as tree
 from checks.cases import (
     NAMES,
     Choice,
-    DoubleTree,
     Doubling,
     DoublingSeconds,
     Gather,
@@ -292,7 +291,7 @@ hidden(
 )
 hidden(
     recursive.test_recursive_doubling_time,
-    group("long vectors", *(Doubling(p, 1200, machine="long wire") for p in (6, 16, 33))),
+    group("long vectors", *(Doubling(p, 1200, machine="long wire") for p in (6, 16, 33)), weight=2),
     group(
         "short vectors",
         *(Doubling(p, n, machine="short wire") for p, n in ((6, 12), (16, 16), (33, 33))),
@@ -300,7 +299,9 @@ hidden(
 )
 hidden(
     recursive.test_halving_doubling_time,
-    group("long vectors", *(Halving(p, 1250 * p, machine="long wire") for p in (6, 16, 33))),
+    group(
+        "long vectors", *(Halving(p, 1250 * p, machine="long wire") for p in (6, 16, 33)), weight=2
+    ),
     group("short vectors", *(Halving(p, 32, machine="short wire") for p in (8, 16, 32))),
 )
 
@@ -482,7 +483,7 @@ hidden(
 # -- tree ------------------------------------------------------------------------------------------
 
 shared(tree, Tree)
-TREES = [DoubleTree(p) for p in (*range(1, 18), 31, 32, 33, 64, 100)]
+TREES = tree.by_parity(*range(1, 18), 31, 32, 33, 64, 100)
 
 hidden(tree.test_data_goes_over_binary_trees, Tree(8, 48))
 hidden(tree.test_both_are_binary_trees_of_small_depth, *TREES)
@@ -523,7 +524,8 @@ hidden(
 )
 hidden(
     hierarchical.test_one_node_and_nodes_of_one_rank,
-    *(levels(p, g, 4 * p) for p, g in ((2, 2), (4, 4), (3, 1), (4, 1), (1, 1))),
+    group(hierarchical.ONE_NODE, *(levels(p, p, 4 * p) for p in (1, 2, 4))),
+    group(hierarchical.ONE_RANK, *(levels(p, 1, 4 * p) for p in (3, 4))),
 )
 hidden(
     hierarchical.test_dtype_is_kept_and_integers_are_exact,

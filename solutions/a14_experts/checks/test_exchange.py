@@ -19,28 +19,28 @@ FEW, SEVERAL = "fewer experts than ranks", "several experts on a rank"
 NODES = "zaratan,eager_threshold_bytes=0,flop_per_s=1e15"
 
 
-@suite.test("dispatch", "values", Dispatch(2, (4,), 2, "even", k=1), weight=4)
+@suite.test("dispatch", "values", Dispatch(2, (4,), 2, "even", k=1), weight=2)
 def test_exchange_even_rows(case, run):
     """What ``dispatch`` gives."""
 
 
-@suite.test("dispatch", "values", Dispatch(3, (5, 2, 6), 3, k=1), weight=4)
+@suite.test("dispatch", "values", Dispatch(3, (5, 2, 6), 3, k=1), weight=2)
 def test_exchange_uneven_rows(case, run):
     """As many as there are."""
 
 
-@suite.test("dispatch", "values", Dispatch(3, (5, 2, 6), 3, k=1, in_order=True), weight=6)
+@suite.test("dispatch", "values", Dispatch(3, (5, 2, 6), 3, k=1, in_order=True), weight=7)
 def test_exchange_rows_stand_in_order(case, run):
     """First those of rank 0, as they stood there."""
 
 
-@suite.test("dispatch", "values", Dispatch(2, (6, 5), 5), weight=13)
+@suite.test("dispatch", "values", Dispatch(2, (6, 5), 5), weight=16)
 def test_exchange_several_experts_a_rank(case, run):
     """Each expert's rows lie together."""
 
 
 @suite.test(
-    "dispatch", "values", Dispatch(1, experts=3), Dispatch(2, (6, 4), 2, dtype="float32"), weight=3
+    "dispatch", "values", Dispatch(1, experts=3), Dispatch(2, (6, 4), 2, dtype="float32"), weight=2
 )
 def test_exchange_one_rank_and_float32(case, run):
     """Rows keep their dtype."""
@@ -89,23 +89,27 @@ def test_exchange_rows_go_to_their_experts_alone(case, run):
 
 @suite.test(
     "bytes", "communication", group(POWERS, Forward(2, (6, 5), 2, d=40, dtype="float32")),
-    group(OTHERS, Forward(3, (4,), 3, "one", 40)), weight=4,
+    group(OTHERS, Forward(3, (4,), 3, "one", 40)), weight=6,
 )  # fmt: skip
 def test_exchange_no_row_too_many(case, run):
     """What isn't kept isn't sent."""
     assert_sent(run, case, num_counts=5)
 
 
-@suite.test("bytes", "communication", Forward(4, (4,), 4, "even"), weight=4)
+@suite.test("bytes", "communication", Forward(4, (4,), 4, "even"), weight=3)
 def test_exchange_counts_once(case, run):
     assert_exchanges(run, case)
     assert_sent(run, case)
 
 
-test_exchange_given_communicator = suite.given_communicator("calls", Dispatch(3, (5, 4, 6), 3))
-test_exchange_sends_may_wait = suite.waiting_sends("any_timing", Dispatch(3, (5, 4, 6), 3))
+test_exchange_given_communicator = suite.given_communicator(
+    "calls", Dispatch(3, (5, 4, 6), 3), weight=2
+)
+test_exchange_sends_may_wait = suite.waiting_sends(
+    "any_timing", Dispatch(3, (5, 4, 6), 3).in_part()
+)
 test_exchange_inputs_and_a_second_call = suite.second_call(
-    "calls", Forward(2, (5, 4), 2, share=1.0), kind="safety", inputs_kept=True
+    "calls", Forward(2, (5, 4), 2, share=1.0), kind="safety", inputs_kept=True, weight=10
 )
 
 
