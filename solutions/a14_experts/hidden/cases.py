@@ -50,8 +50,8 @@ hidden(
 )
 hidden(
     route.test_route_weights,
-    group("small scores", *(Route(*size) for size in SIZES)),
-    group("large scores", Route(rows=route.LARGE), Route(5, scale=800.0)),
+    group("small scores", *(Route(*size) for size in SIZES), weight=2),
+    group("large scores", Route(rows=route.LARGE), Route(5, scale=800.0), weight=3),
 )
 hidden(
     route.test_route_full_experts_drop_later_tokens,
