@@ -500,7 +500,22 @@ def of_elements(kind, *sizes, forms=((),)):
 
 GRIDS = (2, 3), (4, 4), (3, 8), (16, 32)
 
-hidden(cost.test_data_parallelism, on_ranks(DataBytes))
+
+def divided(ask, exactly):
+    """Cases of weights that p divides, or of others."""
+
+    def drawn(rng):
+        cases = [(case, sum(a * b for a, b in pairwise(case.widths))) for case in ask(rng)]
+        return [case for case, weights in cases if (weights % case.ranks == 0) == exactly]
+
+    return drawn
+
+
+hidden(
+    cost.test_data_parallelism,
+    group("weights that p divides", divided(on_ranks(DataBytes), True), weight=2),
+    group("weights that p does not divide", divided(on_ranks(DataBytes), False)),
+)
 hidden(
     cost.test_model_parallelism_with_reduce_scatter,
     on_ranks(ModelBytes, SCATTER),
