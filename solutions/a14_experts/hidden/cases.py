@@ -243,7 +243,12 @@ hidden(
 )
 hidden(
     node.test_node_where_nothing_comes_or_crosses,
-    group(node.IDLE, OnNodes(4, (4, 0, 3, 5), 8, "one"), OnNodes(4, (4, 2, 3, 5), 8, share=0.0)),
+    group(
+        node.IDLE,
+        OnNodes(4, (4, 0, 3, 5), 8, "one"),
+        OnNodes(4, (4, 2, 3, 5), 8, share=0.0),
+        weight=9,
+    ),
     group(
         node.ONE,
         OnNodes(2, (5, 4), 4),
