@@ -4,9 +4,16 @@ from checks.cases_layers import LossLayer
 from checks.network import EVERYTHING, SENDS, assert_alike, assert_bytes, makespan_s
 from ringside.checking import assert_makespan, assert_moved
 from ringside.checking.cases import machine_of
+from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Suite, group
 
 suite = Suite("cross_entropy")
+
+
+def assert_moved_at_all(run, case):
+    """Whatever the values are, ranks told each other something of their logits."""
+    if not sum(sent_as_ring(run)):
+        raise case.fail("no rank sent anything; a row's loss needs the words of all ranks.")
 
 
 @suite.test(
@@ -23,13 +30,13 @@ def test_losses_and_gradients_on_2_4_and_8_ranks(case, run):
         "words and samples that p does not divide",
         LossLayer(3, 6, (11,), exact=True), LossLayer(4, 5, (12,), exact=True),
         LossLayer(1, 2, (5,), exact=True),
-        weight=3,
+        weight=5,
     ),
     group(
         "ranks without words and no samples",
         LossLayer(4, 4, (3,), exact=True), LossLayer(3, 0, (5,), exact=True),
         LossLayer(4, 4, (3,), logits="rows", exact=True),  # some rows are negative everywhere
-        weight=2,
+        weight=4,
     ),
     group("float32", LossLayer(3, 6, (12,), "float32", exact=True)),
 )  # fmt: skip
@@ -42,12 +49,12 @@ def test_any_vocabulary_samples_and_dtypes(case, run):
     "values",
     group(
         "exponentials that are infinite or 0",
-        LossLayer(3, 6, (12,), logits="rows", exact=True),
-        LossLayer(3, 6, (12,), logits="slopes", exact=True),  # maxima on one rank only
-        weight=6,
+        LossLayer(3, 6, (12,), logits="rows"),
+        LossLayer(3, 6, (12,), logits="slopes"),  # maxima on one rank only
+        weight=5,
     ),
     # No finite number can stand for "no maximum yet".
-    group("logits of -1e10", LossLayer(2, 4, (6,), logits="low", exact=True)),
+    group("logits of -1e10", LossLayer(2, 4, (6,), logits="low")),
 )
 def test_large_logits(case, run):
     """exp(z) alone may be infinite, or 0 for all of a row."""
@@ -74,13 +81,17 @@ def test_second_call_is_independent(case, run):
 test_real_mpi = suite.real_ranks("values", LossLayer(3, 6))
 
 
-@suite.test("alike", "values", LossLayer(4, 4, (12,)))
+@suite.test("alike", "values", LossLayer(4, 4, (12,)), checked=False)
 def test_losses_are_alike(case, run):
+    case.check_form(run)
+    assert_moved_at_all(run, case)
     assert_alike(run, case)
 
 
-@suite.test("kept", "communication", LossLayer(4, 8, (1000,)))
+@suite.test("kept", "communication", LossLayer(4, 8, (1000,)), checked=False)
 def test_logits_stay_on_their_ranks(case, run):
+    case.check_form(run)
+    assert_moved_at_all(run, case)
     assert_moved(run, case.whole[0].nbytes / 2, case, "logits stay on their ranks")
 
 
@@ -95,7 +106,7 @@ def test_bytes_of_three_numbers_a_row(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "messages", LossLayer(3, 6, (12,)), weight=7
+    "messages", LossLayer(3, 6, (12,)), weight=8
 )
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     "messages",
@@ -103,7 +114,7 @@ test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     LossLayer(4, 4, (12,), how="again"),
     kinds=EVERYTHING,
     sends=SENDS,
-    weight=5,
+    weight=4,
 )
 
 

@@ -42,7 +42,13 @@ def test_f_and_g_and_their_gradients(case, run):
     """Results and vector-Jacobian products."""
 
 
-@suite.test("gradients", "safety", *both((2, (4, 3)), how="shared"), Pair(2, 4), weight=13)
+@suite.test(
+    "gradients",
+    "safety",
+    group("operators", *both((2, (4, 3)), how="shared"), weight=3),
+    group("layers", Pair(2, 4)),
+    weight=14,
+)
 def test_incoming_gradients_and_inputs_stay(case, run):
     if isinstance(case, Pair):
         assert_unchanged(run, case)
@@ -133,8 +139,9 @@ test_given_groups_are_used = suite.given_communicator(
 )
 
 
-@suite.test("speed", "memory", Pair(4, 3, (40, 64, 40), measure=True))
+@suite.test("speed", "memory", Pair(4, 3, (40, 64, 40), measure=True), checked=False)
 def test_a_layer_keeps_its_parts(case, run):
+    assert_all_work(run, case)
     assert_held(run, case, "the column-parallel layer", "the row-parallel layer")
 
 

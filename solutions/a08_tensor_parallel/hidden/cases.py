@@ -30,12 +30,13 @@ def shards(kind, *table):
     return [kind(*row, order="CF"[number % 2]) for number, row in enumerate(table)]
 
 
-def second_calls(kind, p, other, same):
+def second_calls(kind, p, other, same, small=("twice", "last first")):
     """A second layer: of another shape, of the same one, and of the same one in float32.
 
     Args:
         other: ``(n, widths)`` of a first and a second layer.
         same: ``(n, widths)`` of both.
+        small: how those are called whose second layer is in float32.
     """
     (n, widths), (then_n, then_widths) = other
     apart = {"then": (then_n, *then_widths)}
@@ -48,8 +49,7 @@ def second_calls(kind, p, other, same):
             kind(p, *same, how=how, exact=True)
             for how in ("twice", "in order", "last first", "updated")
         ),
-        kind(p, *same, how="twice", then_dtype="float32", exact=True),
-        kind(p, *same, how="last first", then_dtype="float32", exact=True),
+        *(kind(p, *same, how=how, then_dtype="float32", exact=True) for how in small),
     ]
 
 
@@ -327,13 +327,13 @@ hidden(
     group(
         "words and samples that p does not divide",
         *losses((3, 6, 11), (5, 10, 23), (7, 7, 30), (3, 7, 12), (1, 4, 5), (4, 9, 8), exact=True),
-        weight=3,
+        weight=5,
     ),
     group(
         "ranks without words and no samples",
         *losses((4, 4, 3), (3, 0, 5), (5, 5, 1), exact=True),
         *losses((5, 6, 3), logits="rows", exact=True),
-        weight=2,
+        weight=4,
     ),
     group("float32", *losses((3, 6, 12), (2, 4, 8), dtype="float32", exact=True)),
 )
@@ -341,41 +341,40 @@ hidden(
     cross_entropy.test_large_logits,
     group(
         "exponentials that are infinite or 0",
-        *losses((2, 6, 9), (3, 6, 7), (4, 8, 4), logits="rows", exact=True),
-        *losses((3, 6, 8), logits="rows", dtype="float32", exact=True),
-        *losses((2, 6, 9), (3, 6, 7), (4, 8, 17), logits="slopes", exact=True),
-        weight=6,
+        *losses((2, 6, 8), (3, 6, 9), (4, 8, 4), logits="rows"),
+        *losses((2, 6, 8), (3, 6, 9), (4, 8, 16), logits="slopes"),
+        weight=5,
     ),
-    group("logits of -1e10", *losses((2, 4, 6), logits="low", exact=True)),
+    group("logits of -1e10", *losses((2, 4, 6), logits="low")),
 )
 hidden(
     cross_entropy.test_inputs_stay_as_they_were,
-    *losses((2, 4, 9), how="gaps"),
+    *losses((2, 4, 8), how="gaps"),
     *losses((3, 6, 6), how="gaps by columns"),
 )
 hidden(
     cross_entropy.test_second_call_is_independent,
-    *second_calls(LossLayer, 3, ((4, (9,)), (6, (6,))), (6, (8,))),
+    *second_calls(LossLayer, 3, ((4, (8,)), (6, (6,))), (6, (9,)), ()),
 )
-hidden(cross_entropy.test_real_mpi, *losses((3, 6, 11), (3, 42, 500)))
-hidden(cross_entropy.test_losses_are_alike, *losses((4, 12, 19), (5, 10, 23)))
+hidden(cross_entropy.test_real_mpi, *losses((3, 6, 12), (3, 42, 501)))
+hidden(cross_entropy.test_losses_are_alike, *losses((4, 12, 20), (5, 10, 25)))
 hidden(cross_entropy.test_logits_stay_on_their_ranks, *losses((4, 8, 1000)))
 hidden(
     cross_entropy.test_bytes_of_three_numbers_a_row,
     group(
         "float64",
         *losses(
-            (2, 40, 60), (4, 64, 100), (5, 60, 120), (12, 96, 300), (18, 90, 400), (3, 300, 600)
+            (2, 40, 60), (4, 64, 100), (5, 60, 120), (12, 96, 300), (18, 90, 396), (3, 300, 600)
         ),
         weight=3,
     ),
     group("float32", *losses((3, 45, 60), dtype="float32"), weight=2),
 )
-hidden(cross_entropy.test_given_communicator_is_used, *losses((3, 6, 10), (2, 6, 7)))
+hidden(cross_entropy.test_given_communicator_is_used, *losses((3, 6, 12), (2, 6, 8)))
 hidden(
     cross_entropy.test_sends_may_wait_and_come_in_any_order,
-    *losses((2, 6, 13), (3, 6, 13), (5, 10, 13)),
-    *losses((4, 8, 9), how="again"),
+    *losses((2, 6, 14), (3, 6, 15), (5, 10, 15)),
+    *losses((4, 8, 8), how="again"),
 )
 hidden(
     cross_entropy.test_time_of_many_and_of_few_samples,
@@ -501,7 +500,22 @@ def of_elements(kind, *sizes, forms=((),)):
 
 GRIDS = (2, 3), (4, 4), (3, 8), (16, 32)
 
-hidden(cost.test_data_parallelism, on_ranks(DataBytes))
+
+def divided(ask, exactly):
+    """Cases of weights that p divides, or of others."""
+
+    def drawn(rng):
+        cases = [(case, sum(a * b for a, b in pairwise(case.widths))) for case in ask(rng)]
+        return [case for case, weights in cases if (weights % case.ranks == 0) == exactly]
+
+    return drawn
+
+
+hidden(
+    cost.test_data_parallelism,
+    group("weights that p divides", divided(on_ranks(DataBytes), True), weight=2),
+    group("weights that p does not divide", divided(on_ranks(DataBytes), False)),
+)
 hidden(
     cost.test_model_parallelism_with_reduce_scatter,
     on_ranks(ModelBytes, SCATTER),
@@ -589,9 +603,13 @@ hidden(
 )
 hidden(
     linear_torch.test_incoming_gradients_and_inputs_stay,
-    *linear_torch.both((2, (6, 4)), (3, (6, 4)), how="shared"),
-    *linear_torch.both((3, (6, 4)), how="beside"),
-    Pair(2, 4, SMALL),
+    group(
+        "operators",
+        *linear_torch.both((2, (6, 4)), (3, (6, 4)), how="shared"),
+        *linear_torch.both((3, (6, 4)), how="beside"),
+        weight=3,
+    ),
+    group("layers", Pair(2, 4, SMALL)),
 )
 hidden(
     linear_torch.test_layers_equal_serial_on_2_to_8_ranks,
@@ -685,9 +703,13 @@ hidden(
 )
 hidden(
     sequence_torch.test_incoming_gradients_and_inputs_stay,
-    *both(2, 3, 4, how="shared"),
-    *both(3, 3, 4, how="beside"),
-    Block(2, 8),
+    group(
+        "operators",
+        *both(2, 3, 4, how="shared"),
+        *both(3, 3, 4, how="beside"),
+        weight=3,
+    ),
+    group("blocks", Block(2, 8)),
 )
 hidden(
     sequence_torch.test_block_equals_serial,

@@ -50,14 +50,14 @@ def test_node_choice_refused(case, run):
     """What doesn't divide, and nodes with too few experts."""
 
 
-@suite.test("layer", "values", OnNodes(4, (4,), 4, k=3), OnNodes(4, (5, 4, 3, 6), 8), weight=16)
+@suite.test("layer", "values", OnNodes(4, (4,), 4, k=3), OnNodes(4, (5, 4, 3, 6), 8), weight=14)
 def test_node_layer(case, run):
     """Every token's weighted answers."""
 
 
 @suite.test(
-    "layer", "values", group(IDLE, OnNodes(4, (4, 0, 3, 2), 8, "one"), weight=4),
-    group(ONE, OnNodes(2, (5, 4), 4)), weight=14,
+    "layer", "values", group(IDLE, OnNodes(4, (4, 0, 3, 2), 8, "one"), weight=9),
+    group(ONE, OnNodes(2, (5, 4), 4)), weight=18,
 )  # fmt: skip
 def test_node_where_nothing_comes_or_crosses(case, run):
     """Everybody takes part in every exchange."""
@@ -110,10 +110,10 @@ def test_node_same_place(case, run):
 
 
 test_node_given_communicator = suite.given_communicator(
-    "messages", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=7
+    "messages", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=8
 )
 test_node_sends_may_wait = suite.waiting_sends(
-    "messages", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=11
+    "messages", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=10
 )
 test_node_inputs_and_a_second_call = suite.second_call(
     "inputs", OnNodes(4, (5, 4, 3, 6), 8), kind="safety", inputs_kept=True

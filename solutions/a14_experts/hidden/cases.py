@@ -50,8 +50,8 @@ hidden(
 )
 hidden(
     route.test_route_weights,
-    group("small scores", *(Route(*size) for size in SIZES)),
-    group("large scores", Route(rows=route.LARGE), Route(5, scale=800.0)),
+    group("small scores", *(Route(*size) for size in SIZES), weight=2),
+    group("large scores", Route(rows=route.LARGE), Route(5, scale=800.0), weight=3),
 )
 hidden(
     route.test_route_full_experts_drop_later_tokens,
@@ -258,7 +258,12 @@ hidden(
 )
 hidden(
     node.test_node_where_nothing_comes_or_crosses,
-    group(node.IDLE, OnNodes(4, (4, 0, 3, 5), 8, "one"), OnNodes(4, (4, 2, 3, 5), 8, share=0.0)),
+    group(
+        node.IDLE,
+        OnNodes(4, (4, 0, 3, 5), 8, "one"),
+        OnNodes(4, (4, 2, 3, 5), 8, share=0.0),
+        weight=9,
+    ),
     group(
         node.ONE,
         OnNodes(2, (5, 4), 4),
