@@ -81,6 +81,12 @@ class Bounce(Trips):
         """What rank 0 sent; None on all others."""
         return [self.inputs(0)[0] if self.p > 1 else None] + [None] * (self.p - 1)
 
+    def wrong(self):
+        if self.p == 1:
+            return {}
+        says = "This is the x of the partner; it sends back what it has received."
+        return {says: [self.inputs(self.partner)[0]] + [None] * (self.p - 1)}
+
     def check(self, run):
         self.assert_returned_on_rank_0(run)
         if self.p > 1:
@@ -129,10 +135,20 @@ class Ping(Trips):
             raise self.fail(f"rank 0 returned {what}; it must be the seconds that a message takes.")
 
     def _check_time(self, value, right_s):
-        if abs(value - right_s) <= NEAR * right_s + 1e-12:
+        def near(wanted_s):
+            return abs(value - wanted_s) <= NEAR * wanted_s + 1e-12
+
+        if near(right_s):
             return
-        double = abs(value - 2 * right_s) <= 2 * NEAR * right_s
-        more = " It is the time of a whole round trip." if double else ""
+        units = ("nanosecond", 1e9), ("microsecond", 1e6), ("millisecond", 1e3)
+        usual = {
+            "This is the time of a whole round trip.": 2 * right_s,
+            "This is divided by one round trip more than is timed.": (
+                right_s * self.repetitions / (self.repetitions + 1)
+            ),
+            **{f"These are {unit}s; seconds are asked for.": by * right_s for unit, by in units},
+        }
+        more = next((f" {says}" for says, wrong_s in usual.items() if near(wrong_s)), "")
         raise self.fail(
             f"rank 0 returned {value:.6g} s; half of the mean round trip, the first one left out, "
             f"is {right_s:.6g} s.{more}"
@@ -192,6 +208,16 @@ class Measurements(Formula):
         dtype = None if self.form == "array" else self.form
         return np.array(self.sizes, dtype), np.array(self.times_s)
 
+    def check_value(self, value):
+        if fault := self.fault(value, self.right()):
+            named = (says for says, other in self.wrong().items() if not self.fault(value, other))
+            says = next((f" {says}" for says in named), "")
+            raise Verdict(f"{self}{fault}.{says}")
+
+    def fault(self, value, right):
+        """What is wrong with a value, as a sentence goes on; "" if nothing is."""
+        raise NotImplementedError
+
     def __str__(self):
         given = [each.tolist() if hasattr(each, "tolist") else each for each in self.arguments()]
         form = {"list": "", "array": " of arrays"}.get(self.form, f" of arrays, sizes {self.form}")
@@ -204,9 +230,21 @@ class Fit(Measurements):
 
     target = "fit:fit"
 
-    def check_value(self, value):
-        if self.right() and not is_line(value, self.right(), self.sizes, self.times_s):
-            raise Verdict(f"{self} is {brief(value)}; it must be {brief(self.right())}.")
+    def wrong(self):
+        if not (right := self.right()):
+            return {}
+        beta, alpha_s = np.polyfit(self.sizes, self.times_s, 1)
+        return {
+            "These are beta and alpha; alpha comes first.": right[::-1],
+            "These are the least squares of seconds, in which the largest messages decide; the "
+            "residuals are fractions of the measured times.": (alpha_s, beta),
+            "A number below 0 was made 0; nothing is cut off.": [max(0.0, each) for each in right],
+        }
+
+    def fault(self, value, right):
+        if right and not is_line(value, right, self.sizes, self.times_s):
+            return f" is {brief(value)}; it must be {brief(right)}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -220,17 +258,29 @@ class Residuals(Measurements):
     def arguments(self):
         return *super().arguments(), self.alpha_s, self.beta_s_per_byte
 
-    def check_value(self, value):
-        right = np.array(self.right() or value, float)
+    def wrong(self):
+        times_s, right = np.array(self.times_s), np.array(self.right() or self.times_s, float)
+        by_model = right / np.where(right == 1, np.nan, 1 - right)
+        return {
+            "These are positive where a message was faster than the model says; the other way "
+            "round is asked for.": -right,
+            "These are seconds; fractions of the measured times are asked for.": right * times_s,
+            "These are fractions of what the model says; fractions of the measured times are "
+            "asked for.": by_model,
+        }
+
+    def fault(self, value, right):
+        right = np.array(value if right is None else right, float)
         if not isinstance(value, np.ndarray) or value.dtype != right.dtype:
             kind = f"of dtype {value.dtype}" if isinstance(value, np.ndarray) else brief(value)
-            raise Verdict(f"{self} is {kind}; it must be a float64 array of {right.shape}.")
+            return f" is {kind}; it must be a float64 array of {right.shape}"
         if value.shape != right.shape:
-            raise Verdict(f"{self} has shape {value.shape}; it must have {right.shape}.")
+            return f" has shape {value.shape}; it must have {right.shape}"
         wrong = ~np.isclose(value, right, rtol=2e-6, atol=1e-9)
         if wrong.any():
             at = int(np.argmax(wrong))
-            raise Verdict(f"{self}: element {at} is {value[at]:.6g}; it must be {right[at]:.6g}.")
+            return f": element {at} is {value[at]:.6g}; it must be {right[at]:.6g}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -239,18 +289,33 @@ class TwoRegimes(Measurements):
 
     target = "fit:two_regimes"
 
-    def check_value(self, value):
+    def wrong(self):
+        if not (right := self.right()):
+            return {}
+        threshold, *lines = right
+        below = max(n for n in self.sizes if n < threshold)
+        return {
+            "This is the largest size of the short messages; the threshold is the smallest of the "
+            "long ones.": (below, *lines),
+            "The two lines are swapped; the short messages' comes first.": (
+                threshold,
+                *lines[::-1],
+            ),
+        }
+
+    def fault(self, value, right):
         if not isinstance(value, tuple | list) or len(value) != 3:
-            raise Verdict(f"{self} is {brief(value)}; it must be (threshold, short, long).")
-        if self.right() is None:
-            return
-        threshold, *lines = self.right()
+            return f" is {brief(value)}; it must be (threshold, short, long)"
+        if right is None:
+            return ""
+        threshold, *lines = right
         if number(value[0]) != threshold:
-            raise Verdict(f"{self}: the threshold is {brief(value[0])}; it must be {threshold}.")
+            return f": the threshold is {brief(value[0])}; it must be {threshold}"
         sides = zip(("short", "long"), value[1:], lines, self.parts(threshold), strict=True)
-        for name, pair, right, part in sides:
-            if not is_line(pair, right, *part):
-                raise Verdict(f"{self}: {name} is {brief(pair)}; it must be {brief(right)}.")
+        for name, pair, line, part in sides:
+            if not is_line(pair, line, *part):
+                return f": {name} is {brief(pair)}; it must be {brief(line)}"
+        return ""
 
     def parts(self, threshold):
         """Sizes and times below it, and from it on."""
@@ -282,7 +347,16 @@ class Exchange(Case):
         return (vector(self.rng(rank), self.n),)
 
     def right(self):
-        return [self.inputs((rank - 1) % self.p)[0] for rank in range(self.p)]
+        return self._of_ranks(-1)
+
+    def wrong(self):
+        return {
+            "This is the next rank's x; the previous one's is asked for.": self._of_ranks(1),
+            "This is the rank's own x; the previous one's is asked for.": self._of_ranks(0),
+        }
+
+    def _of_ranks(self, distance):
+        return [self.inputs((rank + distance) % self.p)[0] for rank in range(self.p)]
 
 
 @dataclass(frozen=True)
@@ -315,6 +389,23 @@ class Mean(Case):
         everything = np.concatenate([self.inputs(rank)[0] for rank in range(self.p)])
         deviation = 0.0 if self.equal else float(everything.std())
         return [(self.equal or float(everything.mean()), deviation)] * self.p
+
+    def wrong(self):
+        parts = [self.inputs(rank)[0] for rank in range(self.p)]
+        (mean, deviation), count = self.right()[0], sum(map(len, parts))
+        means = float(np.mean([part.mean() for part in parts if len(part)]))
+        own = [(part.mean(), part.std()) if len(part) else (mean, deviation) for part in parts]
+        pairs = {
+            "The second number is the variance; its root is asked for.": (mean, deviation**2),
+            "The squares are divided by n - 1; numpy.std divides by n.": (
+                mean, deviation * (count / max(1, count - 1)) ** 0.5,
+            ),
+            "The first number is the mean of the ranks' means; each element counts as much.": (
+                means, deviation,
+            ),
+        }  # fmt: skip
+        says = "These are the numbers of the rank's own elements; those of all are asked for."
+        return {says: own, **{words: [pair] * self.p for words, pair in pairs.items()}}
 
     def check(self, run):
         assert_ran(run, self)
@@ -349,6 +440,14 @@ class Collect(Case):
         """All squares on rank 0."""
         squares = np.array([self.inputs(rank)[0] for rank in range(self.p)]) ** 2
         return [squares] + [None] * (self.p - 1)
+
+    def wrong(self):
+        rows = np.array([self.inputs(rank)[0] for rank in range(self.p)])
+        others = [None] * (self.p - 1)
+        return {
+            "These are the rows as they were; their squares are asked for.": [rows, *others],
+            "The ranks' rows stand in the opposite order.": [rows[::-1] ** 2, *others],
+        }
 
     def check(self, run):
         assert_ran(run, self)
@@ -429,16 +528,22 @@ class Where(Case):
     def check(self, run):
         assert_ran(run, self)
         values = run.values if hasattr(run, "trace") else without_name(run.values)
-        assert_none_elsewhere(values, self)
         value = values[0]
         if not isinstance(value, list | tuple) or len(value) != self.p:
             shown = one_line(repr(value), 80)
             raise self.fail(f"rank 0 returned {shown}; it must be a list of {self.p} tuples.")
-        for rank, (place, row) in enumerate(zip(value, self.rows(run), strict=True)):
-            alike = isinstance(place, tuple | list) and len(place) == 4
-            if not alike or tuple(map(_plain, place)) != row:
-                shown = one_line(repr(place), 100)
-                raise self.fail(f"rank {rank}'s place is {shown}; it must be {row}.")
+        rows = self.rows(run)
+        places = [
+            tuple(map(_plain, place)) if isinstance(place, tuple | list) else place
+            for place in value
+        ]
+        for rank, (place, row) in enumerate(zip(places, rows, strict=True)):
+            if place != row:
+                shown = one_line(repr(value[rank]), 100)
+                sentence = f"rank {rank}'s place is {shown}; it must be {row}."
+                if all(each in places for each in rows):
+                    sentence += " All places are in the table; it must be in order of ranks."
+                raise self.fail(sentence)
 
 
 HERE = "this host"

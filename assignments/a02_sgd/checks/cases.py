@@ -11,7 +11,7 @@ import numpy as np
 from given import digits
 from scipy.special import logsumexp
 
-from ringside.checking import assert_ran
+from ringside.checking import Verdict, assert_ran
 from ringside.checking.cases import Case, Formula, assert_like, brief, cast
 from ringside.units import format_bytes
 
@@ -20,6 +20,7 @@ SLACK_BYTES = 64 << 10  # of memory, beside what a rule allows
 STEP = 1e-100
 LR, MOMENTUM = 0.1, 0.9
 ALONE = ("libraries", "autograd")  # what is looked at without the result
+COSTS = ("lines", "memory")
 HOW = {"inputs": ", with read-only arguments", "layout": ", with slices of larger arrays"}
 
 
@@ -67,7 +68,9 @@ class Drawn(Formula):
     def check_value(self, value):
         result, seen = value
         if self.watch != "second":
-            if self.watch not in ALONE:
+            if self.watch in COSTS:
+                self.compare_forward(result)
+            elif self.watch not in ALONE:
                 self.compare(result)
             self.look(seen)
             return
@@ -76,9 +79,29 @@ class Drawn(Formula):
         self.compare(now, "of the first call, looked at after a second one, ")
         self.second.compare(late, "of a second call, ")
 
+    def compare_forward(self, value):
+        """What is compared where the costs of a call are looked at."""
+        self.compare(value)
+
     def compare(self, value, when=""):
         """Raise a verdict unless this is right, within the docstring's tolerance."""
-        right, tolerance = cast(self.right(), self.dtype), TOLERANCE.get(self.dtype, 0.0)
+        try:
+            self._compare(value, self.right(), when)
+        except Verdict as verdict:
+            named = (says for says, other in self.wrong().items() if self._passes(value, other))
+            verdict.sentence += next((f" {says}" for says in named), "")
+            raise
+
+    def _passes(self, value, right):
+        """Whether a value would be right if this were."""
+        try:
+            self._compare(value, right, "")
+        except Verdict:
+            return False
+        return True
+
+    def _compare(self, value, right, when):
+        right, tolerance = cast(right, self.dtype), TOLERANCE.get(self.dtype, 0.0)
         if not self.parts:
             assert_like(value, right, self, f"{when}the result", tolerance)
             return
@@ -235,6 +258,16 @@ class LinearBackward(Linear):
         sums = np.einsum("ni,no->io", x, dy), np.einsum("no->o", dy)
         return [np.einsum("no,io->ni", dy, W), *sums]
 
+    def wrong(self):
+        dx, dW, db = self.right()
+        return {
+            "db is the mean of the rows of dy; their sum is asked for.": [dx, dW, db / self.n],
+            "dW and db are means over the samples; sums are asked for.": [
+                dx, dW / self.n, db / self.n,
+            ],
+            "dW is a mean over the samples; the sum is asked for.": [dx, dW / self.n, db],
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Relu(Drawn):
@@ -263,6 +296,13 @@ class ReluBackward(Relu):
     def right(self):
         da, z = self.given()
         return relu(z + 1j * STEP * da.astype("float64")).imag / STEP
+
+    def wrong(self):
+        da, z = self.given()
+        return {
+            "This asks where da is above 0; it is z that must be.": relu(da),
+            "Where z is 0, da comes through here; the gradient is 0 there.": np.where(z < 0, 0, da),
+        }
 
 
 @dataclass(frozen=True)
@@ -293,6 +333,17 @@ class CrossEntropy(Drawn):
         scores = scores.astype("float64")
         return [losses(scores, y).mean(), slopes(lambda z: losses(z, y), scores) / self.n]
 
+    def wrong(self):
+        loss, dscores = self.right()
+        return {
+            "These are the sum over the samples and its gradient; the mean is asked for.": [
+                self.n * loss, self.n * dscores,
+            ],
+            "dscores is the gradient of the sum over the samples; the loss is their mean.": [
+                loss, self.n * dscores,
+            ],
+        }  # fmt: skip
+
     def __str__(self):
         large = max(self.scale, abs(self.shift)) > 100
         return super().__str__() + (", with scores as large as 10000" if large else "")
@@ -322,6 +373,26 @@ class LossAndGradients(Drawn):
 
     def right(self):
         return list(loss_and_gradients(*self.given()))
+
+    def wrong(self):
+        loss, gradients = self.right()
+        sums = [self.n * gradient for gradient in gradients]
+        return {
+            "These are of the sum over the samples; the mean is asked for.": [self.n * loss, sums],
+            "The gradients are those of the sum over the samples; the loss is their mean.": [
+                loss, sums,
+            ],
+        }  # fmt: skip
+
+    def compare_forward(self, value):
+        """The loss, and shapes of the gradient: other tests ask for its numbers."""
+        _, gradients = self.right()
+        if isinstance(value, list | tuple) and len(value) == 2:
+            loss, found = value
+            shapes = list(map(np.shape, gradients))
+            if isinstance(found, list | tuple) and list(map(np.shape, found)) == shapes:
+                value = loss, cast(gradients, self.dtype)
+        self.compare(value)
 
     @property
     def most_lines(self):
@@ -426,6 +497,27 @@ class SgdStep(Drawn):
         velocity = [self.momentum * v + g for v, g in both]
         return [[p - self.lr * v for p, v in zip(params, velocity, strict=True)], velocity]
 
+    def wrong(self):
+        params, old, gradients, *_ = cast(self.given(), "float64")
+
+        def stepped(momentum, share, lr):
+            velocity = [momentum * v + share * g for v, g in zip(old, gradients, strict=True)]
+            return [[p - lr * v for p, v in zip(params, velocity, strict=True)], velocity]
+
+        by_old = [p - self.lr * v for p, v in zip(params, old, strict=True)]
+        return {
+            "Here the velocity holds the learning rate; it is momentum v + g.": stepped(
+                self.momentum, -self.lr, -1
+            ),
+            "Here the gradient is damped by 1 - momentum; it is added whole.": stepped(
+                self.momentum, 1 - self.momentum, self.lr
+            ),
+            "Here the momentum is missing.": stepped(0, 1, self.lr),
+            "Here w moves by the old velocity; it moves by the new one.": [
+                by_old, stepped(self.momentum, 1, self.lr)[1],
+            ],
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Train(Drawn):
@@ -457,6 +549,12 @@ class Train(Drawn):
         pairs = [(x[batch], y[batch]) for batch in batches]
         params, _, means = trained(params, [0 * p for p in params], pairs, *rates)
         return [params, means]
+
+    def wrong(self):
+        params, x, y, batches, lr, _ = self.given()
+        pairs = [(x[batch], y[batch]) for batch in batches]
+        plain, _, means = trained(params, [0 * p for p in params], pairs, lr, 0.0)
+        return {"This is training without momentum.": [plain, means]}
 
     def compare(self, value, when=""):
         if isinstance(value, list | tuple) and len(value) == 2:

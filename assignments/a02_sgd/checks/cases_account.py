@@ -29,7 +29,14 @@ class Count(Formula):
                 f"it gives {brief(number)}; it must be {brief(self.gives)}, in whole numbers (int)."
             )
         if number != self.gives:
-            raise self.fail(f"it is {brief(number)}; it must be {brief(self.gives)}.")
+            raise self.fail(
+                f"it is {brief(number)}; it must be {brief(self.gives)}.{self.named(number)}"
+            )
+
+    def named(self, value):
+        """A sentence on the usual mistake that gives this value, "" if there is none."""
+        wrong = self.wrong().items()
+        return next((f" {says}" for says, other in wrong if alike(value, other)), "")
 
     def check_peak(self, value):
         """Nothing of the size that is counted was made."""
@@ -79,16 +86,56 @@ class OutputShape(Count):
     layer: tuple = ("Linear", 10)
     shape: tuple = (4,)
 
+    def wrong(self):
+        layer = made(self.layer)
+        if not hasattr(layer, "kernel"):
+            return {}
+        pad, channels = getattr(layer, "pad", 0), self.gives[0]
+
+        def shape(padding, up=0):
+            free = [n + padding - layer.kernel + up * (layer.stride - 1) for n in self.shape[1:]]
+            return (channels, *(n // layer.stride + 1 for n in free))
+
+        return {
+            "Here a window that sticks out counts, too; one that doesn't fit is left out.": shape(
+                2 * pad, up=1
+            ),
+            "Here padding stands on one side only; it stands on both.": shape(pad),
+            "Here padding counts for nothing; the image is larger by it on both sides.": shape(0),
+        }
+
 
 @dataclass(frozen=True)
 class LayerParameters(OutputShape):
     target = "account:layer_parameters"
+
+    def wrong(self):
+        layer = made(self.layer)
+        biases = getattr(layer, "out_channels", getattr(layer, "out_features", 0))
+        all_channels = biases + (self.gives - biases) * getattr(layer, "groups", 1)
+        return {
+            "These are the weights; biases are parameters, too.": self.gives - biases,
+            "Here an output channel looks at all input channels; it looks at its group's.": (
+                all_channels
+            ),
+        }
 
 
 @dataclass(frozen=True)
 class LayerFlops(OutputShape):
     target = "account:layer_flops"
     batch_size: int = 1
+
+    def wrong(self):
+        return {
+            "These are the multiplications; the additions count as well.": self.gives // 2,
+            "These are those of one sample; the whole batch goes through.": (
+                self.gives // self.batch_size
+            ),
+            "Here an output channel looks at all input channels; it looks at its group's.": (
+                self.gives * getattr(made(self.layer), "groups", 1)
+            ),
+        }
 
 
 @dataclass(frozen=True)
@@ -123,7 +170,8 @@ class Time(Count):
     def check_value(self, value):
         time_s, _ = value
         if not alike(time_s, self.gives):
-            raise self.fail(f"it is {brief(time_s)} s; it must be {brief(self.gives)} s.")
+            says = self.named(time_s)
+            raise self.fail(f"it is {brief(time_s)} s; it must be {brief(self.gives)} s.{says}")
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,16 @@ class ConvForward(Images):
         x, w, b, *_ = self.given()
         return convolved(x, w, self.stride, self.pad) + b[:, None, None].astype("float64")
 
+    def wrong(self):
+        x, w, b, *_ = self.given()
+        biases, how = b[:, None, None].astype("float64"), (self.stride, self.pad)
+        return {
+            "Here the kernels are flipped; in deep learning they are not.": (
+                convolved(x, w[:, :, ::-1, ::-1], *how) + biases
+            ),
+            "The biases are missing.": convolved(x, w, *how),
+        }
+
     @property
     def most_bytes(self):
         return 4, self.im2col_bytes

@@ -119,9 +119,18 @@ class Steps(Torch):
         given = self.params, self.velocity, self.batches, self.lr, self.momentum
         return *given, self.frozen, self.stale, self.training
 
+    def right(self):
+        return trained(*self.inputs(0)[:6])
+
+    def wrong(self):
+        params, velocity, batches, lr, _, frozen, *_ = self.inputs(0)
+        plain, _, means = trained(params, velocity, batches, lr, 0.0, frozen)
+        says = "Here each step forgets the velocity of the one before; the optimizer keeps it."
+        return {says: (plain, velocity, means)}
+
     def check(self, run):
         params, velocity, means, _ = self.value(run)
-        right = trained(*self.inputs(0)[:6])
+        right = self.right()
         self.same(params, right[0], f"after {len(self.sizes)} steps, parameter")
         self.same(velocity, right[1], "the optimizer's velocity")
         self.same(means, right[2], "the loss of step")

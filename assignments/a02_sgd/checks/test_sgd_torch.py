@@ -1,19 +1,19 @@
 """sgd_torch.py: the same network and the same step with autograd and an optimizer."""
 
 from checks.cases_torch import DEEP, FLAT, SMALL, SQUARE, Evaluate, RoundTrip, Steps
-from ringside.checking.suite import Suite
+from ringside.checking.suite import Suite, group
 
 suite = Suite("sgd_torch")
 
 
-@suite.test("values", "values", RoundTrip(SMALL), RoundTrip(FLAT, "float32"), RoundTrip(SQUARE), weight=14)
+@suite.test("model", "values", RoundTrip(SMALL), RoundTrip(FLAT, "float32"), RoundTrip(SQUARE))
 def test_the_model_is_the_network_of_sgd(case, run):
     names = run.values[0][0]
     if names != case.layers:
         raise case.fail(f"the model is {names}; it must be {case.layers}, and learn.")
 
 
-@suite.test("safety", "safety", RoundTrip(SMALL), RoundTrip(SQUARE), weight=8)
+@suite.test("apart", "safety", RoundTrip(SMALL), RoundTrip(SQUARE))
 def test_arrays_and_model_share_nothing(case, run):
     *_, later, given, fresh, changed = run.values[0]
     case.same(later, case.params, "what to_numpy gave, after the model has changed, array")
@@ -27,39 +27,49 @@ def test_arrays_and_model_share_nothing(case, run):
 # -- the step --------------------------------------------------------------------------------------
 
 
-@suite.test("point", "values", Steps(sizes=(6,)), checked=False, weight=4)
+@suite.test("autograd", "values", Steps(sizes=(6,)), checked=False)
 def test_the_model_goes_forward_and_autograd_backward(case, run):
     *_, seen = run.values[0]
     if not any(grad for *_, grad in seen["passes"]):
         raise case.fail("train_step must call model(x) with gradients on; autograd goes backward.")
 
 
-@suite.test("values", "values", Steps(sizes=(7,)), Steps(FLAT, (1,), moving=True), weight=12)
+FROM_REST, MOVING = "a velocity of 0", "a velocity from earlier steps"
+
+
+@suite.test(
+    "step", "values", group(FROM_REST, Steps(sizes=(7,)), Steps(FLAT, (1,))),
+    group(MOVING, Steps(sizes=(7,), moving=True)), weight=9,
+)  # fmt: skip
 def test_one_step(case, run):
     """Parameters, velocity and loss are those of ``sgd.py``."""
 
 
-@suite.test("values", "values", Steps((64, 6, 10), (20, 9, 1), pixels=True), weight=12)
+@suite.test("step", "values", Steps((64, 6, 10), (20, 9, 1), pixels=True), weight=13)
 def test_several_steps_on_digits(case, run):
     """The optimizer keeps the velocity."""
 
 
 @suite.test(
-    "values", "values", Steps(dtype="float32", lr=0.001), Steps(x_dtype="uint8", lr=0.001),
-    Evaluate(dtype="float32", x_dtype="int64"), weight=8,
+    "dtypes", "values", Steps(sizes=(7,), dtype="float32", lr=0.001),
+    Steps(sizes=(7,), x_dtype="uint8", lr=0.001), Evaluate(dtype="float32", x_dtype="int64"),
 )  # fmt: skip
 def test_float32_and_integer_samples(case, run):
     """Samples are taken in the dtype of the parameters."""
 
 
-@suite.test("values", "values", Steps(stale=True), Steps(stale=True, frozen=(0, 1)), weight=6)
+@suite.test(
+    "old_gradients", "values", Steps(sizes=(7,), stale=True),
+    Steps(sizes=(7,), stale=True, frozen=(0, 1)),
+)  # fmt: skip
 def test_old_gradients_and_frozen_parameters(case, run):
     """What is in ``grad`` before counts for nothing."""
 
 
-@suite.test("safety", "safety", Steps(), weight=4)
+@suite.test("once", "safety", Steps(), checked=False, weight=7)
 def test_samples_stay_and_losses_are_floats(case, run):
     *_, seen = run.values[0]
+    assert_stepped(case, seen)
     if seen["changed"]:
         raise case.fail("train_step changed x or y, or gave them a gradient.")
     if seen["besides"]:
@@ -72,7 +82,13 @@ def test_samples_stay_and_losses_are_floats(case, run):
         )
 
 
-@suite.test("schedule", "schedule", Steps(), Steps(DEEP, (5,), training=False), weight=8)
+def assert_stepped(case, seen):
+    """Who does nothing does nothing wrong; that earns nothing."""
+    if not seen["passes"]:
+        raise case.fail("train_step never called model(x).")
+
+
+@suite.test("once", "schedule", Steps(), Steps(DEEP, (5,), training=False), checked=False, weight=5)
 def test_work_of_a_step(case, run):
     *_, seen = run.values[0]
     sizes, passes = list(case.sizes), [number for number, *_ in seen["passes"]]
@@ -95,12 +111,12 @@ def test_work_of_a_step(case, run):
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-@suite.test("values", "values", Evaluate(), Evaluate(DEEP, 9, dropout=0.5), weight=10)
+@suite.test("evaluation", "values", Evaluate(), Evaluate(DEEP, 9, dropout=0.5), weight=4)
 def test_loss_and_accuracy(case, run):
     """In evaluation mode."""
 
 
-@suite.test("safety", "safety", Evaluate(dropout=0.5), Evaluate(training=False), weight=8)
+@suite.test("evaluation", "safety", Evaluate(dropout=0.5), Evaluate(training=False), weight=12)
 def test_evaluation_leaves_the_model_as_it_was(case, run):
     *_, seen = run.values[0]
     if not seen["mode"]:
@@ -115,7 +131,7 @@ def test_evaluation_leaves_the_model_as_it_was(case, run):
         raise case.fail("evaluate must return two Python floats.")
 
 
-@suite.test("memory", "memory", Evaluate(), weight=6)
+@suite.test("no_graph", "memory", Evaluate(training=False))
 def test_evaluation_keeps_no_graph(case, run):
     *_, seen = run.values[0]
     if any(grad for *_, grad in seen["passes"]):

@@ -3,6 +3,7 @@
 Times and bytes are those that the docstrings of the modules allow.
 """
 
+import copy
 import functools
 import math
 from dataclasses import dataclass, field
@@ -13,12 +14,17 @@ from given.shards import shard_bounds
 from ringside.checking import Verdict, assert_array, assert_ran, magnitude, one_line, total
 from ringside.checking.cases import Formula, Vectors
 
+EVEN = "lengths that p divides"
+
 # -- sums of vectors -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Sum(Vectors):
     """Every rank gets the sum of all ranks' vectors.
+
+    Tests that are about something else than the sum allow rounding to float32, and any dtype:
+    what is wrong with those costs the points of ``check_exactly`` alone.
 
     Attributes:
         stride: x is every so many-th element of a longer array, which can't be written to; 1: x is
@@ -32,6 +38,8 @@ class Sum(Vectors):
     special: bool = field(default=False, kw_only=True)
     again: bool = field(default=False, kw_only=True)
 
+    exact = False
+    half = False  # of an all-reduce: one of the functions that it is made of
     inside = "checks/inside.py"
     plainly = ""  # what calls the function where nothing more is to be seen than what it returns
 
@@ -82,13 +90,13 @@ class Sum(Vectors):
     def summands(self, rank):
         return self.vectors
 
-    def rights(self, rank):
-        """What must come out, the scale of its rounding errors, and what it is the sum of."""
-        parts = self.summands(rank)
-        return total(parts), magnitude(parts), parts
+    @functools.cached_property
+    def sums(self):
+        """What must come out, of each rank."""
+        return [total(self.summands(rank)) for rank in range(self.p)]
 
     def right(self):
-        return [self.rights(rank)[0] for rank in range(self.p)]
+        return self.sums
 
     # How they are compared
 
@@ -112,10 +120,26 @@ class Sum(Vectors):
         for rank, value in enumerate(run.values):
             look(rank, value)
 
+    def check_exactly(self, run):
+        """The same to the last digit, in the dtype of x."""
+        exactly = copy.copy(self)
+        object.__setattr__(exactly, "exact", True)
+        exactly.check(run)
+
     def check_value(self, rank, value, what="", of=None):
         """One result; ``of`` is the call that it is of."""
-        right, scale, parts = (of or self).rights(rank)
-        assert_array(value, right, scale, self, f"rank {rank}'s {what or self.what}", parts)
+        of = of or self
+        parts, right = of.summands(rank), of.right()[rank]
+        what = f"rank {rank}'s {what or self.what}"
+        self.check_array(value, right, magnitude(parts), what, parts if len(parts) > 1 else ())
+
+    def check_array(self, value, right, scale, what, parts=()):
+        """An array, exactly or not."""
+        if not self.exact and isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+            if right.dtype.kind == "i" or value.dtype != right.dtype:
+                value, right = value.astype("float64"), right.astype("float64")
+            scale = scale * (np.finfo("float32").eps / np.finfo(right.dtype).eps)
+        assert_array(value, right, scale, self, what, parts)
 
     def check_strided(self, rank, value):
         """What ``inside.strided`` gave back."""
@@ -140,9 +164,9 @@ class Sum(Vectors):
         if value["fixed"]:
             raise self.fail(f"rank {rank}'s result can't be written to by its caller.")
         if self.dtype != "float32":
-            right, scale, _ = self.second.rights(rank)
+            right, scale = self.second.right()[rank], magnitude(self.second.summands(rank))
             what = f"rank {rank}'s {self.noun} for float32, after a call with {self.dtype},"
-            assert_array(value["single"], right.astype("float32"), scale, self, what)
+            self.check_array(value["single"], right.astype("float32"), scale, what)
 
     # What the docstrings allow
 
@@ -216,6 +240,7 @@ class Scatter(Sum):
     """Each rank's shard of the sum."""
 
     target = "ring:reduce_scatter"
+    half = True
 
     def summands(self, rank):
         shard = slice(*shard_bounds(self.n, self.p, rank))
@@ -227,14 +252,14 @@ class Gather(Sum):
     """The whole vector from each rank's shard of it."""
 
     target = "ring:all_gather"
+    half = True
 
     def given(self, rank):
         lo, hi = shard_bounds(self.n, self.p, rank)
         return self.vectors[0][lo:hi].copy(), self.n
 
-    def rights(self, rank):
-        whole = self.vectors[0]
-        return whole, magnitude([whole]), ()
+    def summands(self, rank):
+        return self.vectors[:1]
 
 
 @dataclass(frozen=True)
@@ -301,6 +326,11 @@ class Levels(Sum):
         return self.p % self.ranks_per_node == 0
 
     @property
+    def kind(self):
+        """Any number of nodes is like any other."""
+        return EVEN if self.n % self.p == 0 else "lengths that p does not divide"
+
+    @property
     def through(self):
         return super().through if self.is_full else f"{self.inside}:refused"
 
@@ -321,6 +351,17 @@ class Levels(Sum):
                     f"rank {rank} raised {error or 'nothing'}; it must be ValueError, since "
                     f"{self.p} ranks are no multiple of {self.ranks_per_node}."
                 )
+
+    def wrong(self):
+        nodes = [rank // self.ranks_per_node for rank in range(self.p)]
+        of_nodes = [
+            [v for v, n in zip(self.vectors, nodes, strict=True) if n == own] for own in nodes
+        ]
+        return {
+            "This is the sum over the ranks of its own node; the other nodes' sums are missing.": [
+                total(vectors) for vectors in of_nodes
+            ]
+        }
 
     @property
     def num_nodes(self):
@@ -459,7 +500,9 @@ class Seconds(OnMachine):
         if type(value) not in (int, float):
             raise Verdict(f"{self} is of type {type(value).__name__}; it must be a number.")
         if not math.isclose(value, self.gives, rel_tol=1e-6, abs_tol=1e-18):
-            raise Verdict(f"{self} is {value:.6g} s; it must be {self.gives:.6g} s.")
+            named = (says for says, other in self.wrong().items() if math.isclose(value, other))
+            says = next((f" {says}" for says in named), "")
+            raise Verdict(f"{self} is {value:.6g} s; it must be {self.gives:.6g} s.{says}")
 
 
 @dataclass(frozen=True)

@@ -50,14 +50,20 @@ def assert_nobody_else(both, case, known):
 
 
 def assert_round_a_ring(run, case):
-    """Shards go between neighbours."""
+    """Shards go between neighbours, and no whole vectors."""
     both = exchanged(run, case)
+    steps = (case.p - 1) * (1 if case.half else 2)
     neighbours = [(rank, (rank + 1) % case.p) for rank in range(case.p)]
     for a, b in neighbours:
         if both[a, b] < case.shard_nbytes:
             raise case.fail(
                 f"rank {a} and its neighbour {b} exchanged {both[a, b]} bytes; round a ring shards "
                 f"go from each rank to the next, of {case.shard_nbytes} bytes here."
+            )
+        if both[a, b] > 3 * steps * case.shard_nbytes:
+            raise case.fail(
+                f"rank {a} and its neighbour {b} exchanged {both[a, b]} bytes in {steps} steps; in "
+                f"each step one shard goes from a rank to the next, of {case.shard_nbytes} bytes."
             )
     assert_nobody_else(both, case, neighbours)
 

@@ -1,23 +1,35 @@
 """The tests that every all-reduce of this assignment gets, written once, with public cases.
 
-A suite says which calls they are about and what each is worth, and gives each its name::
+A suite says which calls they are about and which requirement each shows, and gives each its name::
 
     suite = Sums("star", Star)
 
-    test_second_call_is_independent = suite.again(4)
+    test_second_call_is_independent = suite.again("own", 4)
 """
 
 from functools import partial
 
-from ringside.checking import LATENCY_SEEDS, assert_inputs_kept, assert_own_messages
+from checks.cases import EVEN
+from ringside.checking import (
+    LATENCY_SEEDS,
+    assert_inputs_kept,
+    assert_own_messages,
+    assert_requests_complete,
+)
 from ringside.checking.suite import Suite, contrasted, group, right_run
 
 PLAIN = "powers of two as numbers of ranks p, where p divides n"
 SPECIAL = "NaN and infinities"
+SHORT = "vectors of fewer elements than ranks"
+HALVES = "the halves of it alone"
 
 
 def kind_of(case):
     """What is often missed: numbers of ranks, and lengths that they do not divide."""
+    if hasattr(case, "kind"):
+        return case.kind
+    if case.n < case.p:
+        return SHORT
     if getattr(case, "special", False):
         return SPECIAL
     divides = case.n % case.p == 0
@@ -28,11 +40,26 @@ def kind_of(case):
 
 def shares(*cases):
     """Groups of the cases, so that each kind of them earns its share."""
-    kinds = dict.fromkeys(map(kind_of, cases))
-    return [
-        group(kind, *(case for case in cases if kind_of(case) == kind), weight=1 + (kind == PLAIN))
-        for kind in kinds
-    ]
+    apart = not all(case.half for case in cases)
+    groups = {}
+    for case in cases:
+        kind = HALVES if apart and case.half else kind_of(case)
+        groups.setdefault(kind, []).append(case)
+    return [group(kind, *of, weight=WEIGHTS.get(kind, 1)) for kind, of in groups.items()]
+
+
+WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2, SPECIAL: 2}
+
+
+def exactly(case, run):
+    """The body of a test of values."""
+    case.check_exactly(run)
+
+
+def inputs_kept(case, run):
+    """The body of a test of values and of what was given."""
+    case.check_exactly(run)
+    assert_inputs_kept(run, case)
 
 
 class Sums(Suite):
@@ -48,36 +75,29 @@ class Sums(Suite):
 
     def _cases(self, *sizes, kind=None):
         kinds = [kind] if kind else self.kinds
-        return shares(*(each(*size) for each in kinds for size in sizes))
+        return [each(*size) for each in kinds for size in sizes]
 
-    def _values(self, requirement, *table, body=None, weight=1.0):
-        """A test of values; ``body`` may ask more of each run."""
+    def _values(self, requirement, *cases, body=exactly, weight=1.0):
+        return self.test(requirement, "values", *shares(*cases), weight=weight)(body)
 
-        def test(case, run):
-            if body is not None:
-                body(case, run)
-
-        return self.test(requirement, "values", *table, weight=weight)(test)
-
-    def powers_of_two(self, requirement, kind=None, body=None, weight=1.0):
+    def powers_of_two(self, requirement, kind=None, body=exactly, weight=1.0):
+        """``body`` may ask more of each run."""
         sizes = (4, 8), (4, 10), (4, 3), (4, 0), (2, 7), (8, 24)
-        special = self._special(4, kind)
-        return self._values(
-            requirement, *self._cases(*sizes, kind=kind), *special, body=body, weight=weight
-        )
+        cases = [*self._cases(*sizes, kind=kind), *self._special(4, kind)]
+        return self._values(requirement, *cases, body=body, weight=weight)
 
     def other_sizes(self, requirement, kind=None, weight=1.0):
         sizes = (1, 11), (3, 11), (5, 11), (6, 12), (7, 3)
-        special = self._special(3, kind)
-        return self._values(requirement, *self._cases(*sizes, kind=kind), *special, weight=weight)
+        cases = [*self._cases(*sizes, kind=kind), *self._special(3, kind)]
+        return self._values(requirement, *cases, weight=weight)
 
     def _special(self, p, kind):
         kinds = [kind] if kind else self.kinds
-        return shares(*(each(p, 3 * p, special=True) for each in kinds))
+        return [each(p, 3 * p, special=True) for each in kinds]
 
     def dtypes(self, requirement, *more, weight=1.0):
-        sizes = (3, 7, "float32"), (3, 7, "int64"), (4, 8, "int64")
-        return self._values(requirement, *self._cases(*sizes), *shares(*more), weight=weight)
+        sizes = (4, 8, "float32"), (3, 7, "float32"), (3, 7, "int64"), (4, 8, "int64")
+        return self._values(requirement, *self._cases(*sizes), *more, weight=weight)
 
     def inputs(self, requirement, *more, weight=1.0):
         """Inputs may have gaps and be read-only, and they stay as they were."""
@@ -86,57 +106,49 @@ class Sums(Suite):
             for kind in self.kinds
             for case in (kind(4, 9), kind(1, 5, stride=2), kind(3, 7, stride=2))
         ]
-
-        @self.test(requirement, "values", *shares(*cases, *more), weight=weight)
-        def test(case, run):
-            assert_inputs_kept(run, case)
-
-        return test
+        return self._values(requirement, *cases, *more, body=inputs_kept, weight=weight)
 
     def again(self, requirement, *more, weight=1.0):
-        """A second call gives other values, and leaves the first result alone."""
+        """A second call gives other values, and leaves the first result and all inputs alone."""
         cases = [kind(p, 6, again=True) for kind in self.kinds for p in (3, 1)]
-        return self._values(requirement, *shares(*cases, *more), weight=weight)
+        body = exactly if self.module.endswith("_torch") else inputs_kept
+        return self._values(requirement, *cases, *more, body=body, weight=weight)
 
     def real(self, requirement, weight=1.0):
-        return self.real_ranks(requirement, *self._cases((3, 11)), weight=weight)
+        return self.real_ranks(requirement, *shares(*self._cases((4, 8), (3, 11))), weight=weight)
 
     def in_part(self, requirement, *more, **words):
-        return self.given_communicator(requirement, *self._cases((4, 10)), *shares(*more), **words)
+        return self.given_communicator(requirement, *shares(*self._cases((4, 8)), *more), **words)
 
     def point_to_point(self, requirement, *more, weight=1.0):
         """No library collective is called, not even a barrier, and few communicators are made."""
+        cases = [*self._cases((1, 8), (4, 8)), *more]
 
-        @self.test(
-            requirement,
-            "communication",
-            *self._cases((1, 10), (4, 10)),
-            *shares(*more),
-            weight=weight,
-        )
+        @self.test(requirement, "communication", *shares(*cases), weight=weight)
         def test(case, run):
             assert_own_messages(run, case)
 
         return test
 
     def waiting(self, requirement, *more, weight=1.0):
-        sizes = (2, 10), (3, 10), (4, 10), (3, 0)
-        return self.waiting_sends(requirement, *self._cases(*sizes), *shares(*more), weight=weight)
+        cases = [*self._cases((2, 10), (3, 12), (4, 12), (3, 0)), *more]
+        return self.waiting_sends(requirement, *shares(*cases), weight=weight)
 
     def any_order(self, requirement, *more, weight=1.0):
-        """Right whichever messages are slow, whether sends wait or not."""
+        """Right whichever messages are slow, whether sends wait or not, on a part of the world."""
         words = "right where all messages take as long, wrong where some are slow. There:"
 
-        @self.test(requirement, "safety", *self._cases((4, 10)), *shares(*more), weight=weight)
+        @self.test(requirement, "safety", *shares(*self._cases((4, 8)), *more), weight=weight)
         def test(case, ranks):
             for seed in LATENCY_SEEDS:
                 for machine in ("buffered", "rendezvous"):
-                    slow = case.on_sends(machine).with_(latencies=seed)
-                    contrasted(
-                        partial(right_run, ranks, slow),
-                        partial(right_run, ranks, case.on_sends(machine)),
+                    part = case.on_sends(machine).in_part()
+                    run = contrasted(
+                        partial(right_run, ranks, part.with_(latencies=seed)),
+                        partial(right_run, ranks, part),
                         case,
                         words,
                     )
+                    assert_requests_complete(run, case)
 
         return test

@@ -12,6 +12,7 @@ from ringside.checking.suite import Suite, group
 
 suite = Suite("cost")
 MACHINES = "other machines"
+SHORT, LONG, BETWEEN = "short vectors", "long vectors", "vectors of all lengths between"
 NO_LATENCY, ANY_BANDWIDTH = "machines without latency", "machines of any bandwidth"
 SLOW_START = {"alpha_s": 1e-3, "beta": 1e-8}
 
@@ -39,68 +40,87 @@ def worked(kind, **gives):
     )
 
 
-@suite.test("values", "values", *worked(StarSeconds, p4=(54e-6, 6e-6), p5=(72e-6, 8e-6)), weight=9)
+@suite.test("star", "values", *worked(StarSeconds, p4=(54e-6, 6e-6), p5=(72e-6, 8e-6)), weight=9)
 def test_star(case, run):
     """Messages of whole vectors, one after the other."""
 
 
-@suite.test("values", "values", *worked(ServerSeconds, p4=(18e-6, 6e-6), p5=(20.8e-6, 8e-6)), weight=9)
+@suite.test(
+    "sharded_server",
+    "values",
+    *worked(ServerSeconds, p4=(18e-6, 6e-6), p5=(20.8e-6, 8e-6)),
+    weight=9,
+)
 def test_sharded_server(case, run):
     """Each step is of one shard."""
 
 
-@suite.test("values", "values", *worked(RingSeconds, p4=(18e-6, 6e-6), p5=(20.8e-6, 8e-6)), weight=10)
+@suite.test("ring", "values", *worked(RingSeconds, p4=(18e-6, 6e-6), p5=(20.8e-6, 8e-6)), weight=10)
 def test_ring(case, run):
     """Each step is of one shard."""
 
 
-@suite.test("values", "values", *worked(DoublingSeconds, p4=(18e-6, 2e-6), p8=(27e-6, 3e-6)), weight=8)
+@suite.test(
+    "recursive_doubling",
+    "values",
+    *worked(DoublingSeconds, p4=(18e-6, 2e-6), p8=(27e-6, 3e-6)),
+    weight=8,
+)
 def test_recursive_doubling_at_powers_of_two(case, run):
     """Each step is of the whole vector."""
 
 
-@suite.test("values", "values", *worked(DoublingSeconds, p5=(36e-6, 4e-6)), weight=8)
+@suite.test("recursive_doubling", "values", *worked(DoublingSeconds, p5=(36e-6, 4e-6)), weight=8)
 def test_recursive_doubling_at_other_sizes(case, run):
     """With the fold."""
 
 
-@suite.test("values", "values", *worked(HalvingSeconds, p4=(16e-6, 4e-6), p8=(20e-6, 6e-6)), weight=8)
+@suite.test(
+    "halving_doubling",
+    "values",
+    *worked(HalvingSeconds, p4=(16e-6, 4e-6), p8=(20e-6, 6e-6)),
+    weight=8,
+)
 def test_halving_doubling_at_powers_of_two(case, run):
     """Steps of ever fewer bytes, and back."""
 
 
-@suite.test("values", "values", *worked(HalvingSeconds, p5=(34e-6, 6e-6)), weight=8)
+@suite.test("halving_doubling", "values", *worked(HalvingSeconds, p5=(34e-6, 6e-6)), weight=8)
 def test_halving_doubling_at_other_sizes(case, run):
     """With the fold."""
 
 
 @suite.test(
-    "speed", "speed", Choice(8, 4, gives=("recursive_doubling",)),
-    Choice(8_000_000, 4, gives=("halving_doubling", "ring", "sharded_server")), weight=15,
+    "choice", "speed", group(SHORT, Choice(8, 4, gives=("recursive_doubling",)), weight=2),
+    group(
+        LONG, Choice(8_000_000, 4, gives=("halving_doubling", "ring", "sharded_server")), weight=2
+    ),
+    group(BETWEEN, Choice(8_000, 8, gives=("halving_doubling",))),
 )  # fmt: skip
 def test_choice_at_powers_of_two(case, run):
     """One for short vectors, others for long ones."""
 
 
 @suite.test(
-    "speed", "speed", Choice(8, 5, gives=("recursive_doubling",)),
-    Choice(8_000_000, 5, gives=("ring", "sharded_server")), weight=15,
+    "choice_elsewhere", "speed", Choice(8, 5, gives=("recursive_doubling",)),
+    Choice(8_000_000, 5, gives=("ring", "sharded_server")),
 )  # fmt: skip
 def test_choice_at_other_sizes(case, run):
     """The fold costs whole vectors."""
 
 
 @suite.test(
-    "speed", "speed",
+    "choice_elsewhere", "speed",
     group(
         MACHINES, *(Choice(80_000, p, **SLOW_START, gives=("recursive_doubling",)) for p in (4, 5)),
         weight=3,
     ),
     group(
         NO_LATENCY,
-        Choice(8, 4, alpha_s=0.0, gives=("halving_doubling", "ring", "sharded_server")),
+        Choice(8, 4, alpha_s=0.0, gives=("halving_doubling", "ring", "sharded_server")), weight=2,
     ),
-    group(ANY_BANDWIDTH, Choice(8, 4, beta=0.0, gives=("recursive_doubling",))), weight=10,
+    group(ANY_BANDWIDTH, Choice(8, 4, beta=0.0, gives=("recursive_doubling",)), weight=3),
+    weight=2,
 )  # fmt: skip
 def test_choice_follows_the_machine(case, run):
     """Where messages start slowly, whole vectors are long in being the fastest."""

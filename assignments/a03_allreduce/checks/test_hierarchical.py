@@ -4,17 +4,19 @@ import numpy as np
 
 from checks.cases import Levels
 from checks.network import assert_time, exchanged
-from checks.sums import Sums
+from checks.sums import Sums, shares
 from ringside.checking import assert_bytes, assert_own_messages
+from ringside.checking.suite import group
 
 suite = Sums("hierarchical")
+ONE_NODE, ONE_RANK = "one node", "nodes of one rank"
 
 
 def levels(p, ranks_per_node, n, dtype="float64", **more):
     return Levels(p, n, dtype, ranks_per_node, **more)
 
 
-@suite.test("point", "communication", levels(6, 3, 36), checked=False, weight=6)
+@suite.test("two_levels", "communication", levels(6, 3, 36), checked=False)
 def test_every_rank_sends_inside_its_node_and_between_nodes(case, run):
     for rank, row in enumerate(exchanged(run, case)):
         first = rank // case.ranks_per_node * case.ranks_per_node
@@ -28,41 +30,50 @@ def test_every_rank_sends_inside_its_node_and_between_nodes(case, run):
             )
 
 
-@suite.test("values", "values", levels(4, 2, 8), levels(6, 3, 12), levels(8, 4, 16), weight=13)
+@suite.test("sum", "values", levels(4, 2, 8), levels(6, 3, 12), levels(8, 4, 16), weight=3)
 def test_sums_where_everything_divides(case, run):
     """Ranks a node, and nodes, divide the length."""
+    case.check_exactly(run)
 
 
-@suite.test("values", "values", *(levels(p, p // 2, n) for p in (4, 6) for n in (0, 1, 5, 11)), weight=10)
+@suite.test(
+    "sum", "values", *(levels(p, p // 2, n) for p in (4, 6) for n in (0, 1, 5, 11)), weight=15
+)
 def test_sums_of_other_lengths(case, run):
     """Shards of shards that differ by one element, or have none."""
+    case.check_exactly(run)
 
 
-@suite.test("values", "values", levels(3, 3, 12), levels(3, 1, 12), weight=6)
+@suite.test(
+    "sum", "values", group(ONE_NODE, levels(3, 3, 12)), group(ONE_RANK, levels(3, 1, 12)), weight=5
+)
 def test_one_node_and_nodes_of_one_rank(case, run):
     """One of the levels has nothing to do."""
 
 
-@suite.test("values", "values", levels(4, 2, 8, "float32"), levels(4, 2, 8, "int64"), weight=4)
+@suite.test("sum", "values", levels(4, 2, 8, "float32"), levels(4, 2, 8, "int64"), weight=5)
 def test_dtype_is_kept_and_integers_are_exact(case, run):
     """Also integers that a float64 can't hold."""
+    case.check_exactly(run)
 
 
 test_inputs_may_have_gaps_and_stay_as_they_were = suite.inputs(
-    "values", levels(4, 2, 12), levels(4, 2, 12, stride=2), levels(3, 3, 7, stride=2), weight=5
+    "own_arrays", levels(4, 2, 12), levels(4, 2, 12, stride=2), levels(3, 3, 7, stride=2), weight=4
 )
-test_second_call_is_independent = suite.again("values", levels(4, 2, 12, again=True), weight=3)
+test_second_call_is_independent = suite.again(
+    "own_arrays", levels(4, 2, 12, again=True), levels(4, 2, 9, again=True), weight=12
+)
 
 
-@suite.test("values", "values", levels(4, 2, 8), levels(5, 2, 8), weight=3)
+@suite.test("refused", "values", levels(4, 2, 8), levels(5, 2, 8))
 def test_other_worlds_are_refused(case, run):
     """By all ranks, and none waits for a message."""
 
 
-test_real_mpi = suite.real_ranks("reality", levels(4, 2, 11), weight=4)
+test_real_mpi = suite.real_ranks("own_arrays", levels(4, 2, 11), weight=2)
 
 
-@suite.test("communication", "communication", levels(12, 4, 1200), weight=10)
+@suite.test("two_levels", "communication", levels(12, 4, 1200))
 def test_bytes_between_nodes(case, run):
     assert_own_messages(run, case)
     matrix = np.asarray(run.bytes_matrix())
@@ -76,18 +87,24 @@ def test_bytes_between_nodes(case, run):
             )
 
 
-@suite.test("communication", "communication", levels(6, 3, 600), weight=6)
+@suite.test("bytes", "communication", levels(6, 3, 600), levels(4, 2, 64, "float32"))
 def test_bytes_in_all(case, run, ranks):
     assert_own_messages(run, case)
     ranks.record(case, run, {"sent_bytes": [case.most_nbytes] * case.p})
     assert_bytes(run, [case.most_nbytes] * case.p, case)
 
 
-test_given_communicator_is_used = suite.given_communicator("group", levels(4, 2, 16), weight=8)
-test_sends_may_wait_for_their_receives = suite.waiting_sends("safety", levels(6, 3, 60), weight=6)
-test_messages_may_arrive_in_any_order = suite.any_order("values", levels(4, 2, 10), weight=4)
+test_given_communicator_is_used = suite.given_communicator(
+    "communicator", *shares(levels(4, 2, 16), levels(4, 2, 15))
+)
+test_sends_may_wait_for_their_receives = suite.waiting_sends(
+    "any_timing", *shares(levels(4, 2, 60), levels(6, 3, 59)), weight=4
+)
+test_messages_may_arrive_in_any_order = suite.any_order(
+    "any_timing", levels(4, 2, 8), levels(4, 2, 9), weight=18
+)
 
 
-@suite.test("speed", "speed", levels(8, 4, 80_000, machine="zaratan"), weight=12)
+@suite.test("time", "speed", levels(8, 4, 80_000, machine="zaratan"))
 def test_time_on_two_and_four_nodes(case, run):
     assert_time(run, case)

@@ -233,17 +233,28 @@ class Step(Case):
         params, velocity, (lr,), momentum = self.state
         return params, velocity, *self.batch(self.samples(rank)[0]), lr, momentum
 
-    def serial(self):
-        """What one rank with all samples gets: parameters, velocity, the loss of each step."""
+    def serial(self, weigh=lambda rank, size, count, total: size / total):
+        """What one rank with all samples gets: parameters, velocity, the loss of each step.
+
+        Args:
+            weigh: the weight of the mean over ``size`` samples of a rank that has ``count`` pieces,
+                in a step of ``total`` samples.
+        """
         params, velocity, lrs, momentum = self.state
         params, velocity = (cast(arrays, "float64") for arrays in (params, velocity))
         losses = []
         for lr, *ranks in zip(lrs, *map(self.samples, range(self.p)), strict=True):
-            pairs = [pair for microbatches in ranks for pair in microbatches]
-            x, y = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-            loss, gradients = loss_and_gradients(params, x.astype("float64"), y)
-            losses.append(loss)
-            for k, gradient in enumerate(gradients):
+            total = sum(len(x) for pieces in ranks for x, _ in pieces)
+            mean_loss, mean = 0.0, [np.zeros_like(param) for param in params]
+            for rank, pieces in enumerate(ranks):
+                for x, y in pieces:
+                    weight = weigh(rank, len(x), len(pieces), total)
+                    loss, gradients = loss_and_gradients(params, x.astype("float64"), y)
+                    mean_loss += weight * loss
+                    for sums, gradient in zip(mean, gradients, strict=True):
+                        sums += weight * gradient
+            losses.append(mean_loss)
+            for k, gradient in enumerate(mean):
                 if k not in self.frozen:
                     velocity[k] = momentum * velocity[k] + gradient
                     params[k] = params[k] - lr * velocity[k]
@@ -252,6 +263,31 @@ class Step(Case):
     def right(self):
         params, velocity, (loss,) = self.serial()
         return [(params, velocity, loss)] * self.p
+
+    def wrong(self):
+        """In the form of ``right``, but that losses always are a list."""
+        means = self.serial(lambda rank, size, count, total: 1 / (self.p * count))
+        sums = self.serial(lambda rank, size, count, total: 1 / count)
+        pieces = self.serial(lambda rank, size, count, total: 1.0)
+        alone = [
+            self.serial(lambda rank, size, *_, own=own: size * (rank == own) / self.own(own))
+            for own in range(self.p)
+        ]
+        return {
+            "That is what a rank's own samples give; the mean over all ranks' samples is asked "
+            "for.": alone,
+            "That is what the mean of the ranks' means gives; every sample must count alike.": (
+                [means] * self.p
+            ),
+            "That is what the sum of the ranks' means gives; the mean over all samples is asked "
+            "for.": [sums] * self.p,
+            "That is what the sum of the microbatches' means gives; the mean over all samples is "
+            "asked for.": [pieces] * self.p,
+        }
+
+    def own(self, rank):
+        """How many samples a rank has in the first step, at least 1."""
+        return max(1, sum(self.pieces(0, rank)))
 
     def check(self, run):
         assert_ran(run, self)
@@ -264,12 +300,12 @@ class Step(Case):
         self.check_state(values)
         self.check_losses(values)
 
-    def check_state(self, values):
-        """Every rank has the parameters and the velocity of one rank with all samples."""
-        params, velocity, _ = self.serial()
-        for rank, value in enumerate(values):
-            assert_like(value["params"], params, self, f"rank {rank}'s parameter")
-            assert_like(value["velocity"], velocity, self, f"rank {rank}'s velocity")
+    def check_state(self, values, velocity=True):
+        """Every rank has the parameters, and the velocity, of one rank with all samples."""
+        for rank, (value, right) in enumerate(zip(values, self.right(), strict=True)):
+            assert_like(value["params"], right[0], self, f"rank {rank}'s parameter")
+            if velocity:
+                assert_like(value["velocity"], right[1], self, f"rank {rank}'s velocity")
 
     def check_losses(self, values):
         """Every rank has the mean loss of all samples, in each step."""
@@ -284,9 +320,11 @@ class Step(Case):
                         f"rank {rank}'s loss is of type {type(loss).__name__}, not a number."
                     )
                 if not abs(loss - right) <= allowed * max(1.0, abs(right)):
+                    mistakes = self.wrong().items()
+                    named = (f" {says}" for says, of in mistakes if alike(loss, of[rank][2][step]))
                     raise self.fail(
                         f"rank {rank}'s loss in step {step} is {loss:.12g}; the mean over all "
-                        f"ranks' samples is {right:.12g}."
+                        f"ranks' samples is {right:.12g}.{next(named, '')}"
                     )
 
     # What the docstrings allow
@@ -348,10 +386,17 @@ class Steps(Step):
         params, velocity, (batch, *_), (lr, *_), momentum = self.given(rank)
         return params, velocity, *batch, lr, momentum
 
+    def right(self):
+        """Losses are a list, one for each step."""
+        return [self.serial()] * self.p
+
     def check(self, run):
-        """The loss has a test of its own, so that a wrong one costs its points and no others."""
+        """The loss has a test of its own, so that a wrong one costs its points and no others.
+
+        So the velocity is looked at after several steps.
+        """
         assert_ran(run, self)
-        self.check_state(run.values)
+        self.check_state(run.values, velocity=self.steps > 1)
 
 
 @dataclass(frozen=True)

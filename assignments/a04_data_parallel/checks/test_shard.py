@@ -3,22 +3,29 @@
 import numpy as np
 
 from checks.cases import Order, Shard
-from ringside.checking.suite import Suite
+from ringside.checking.suite import Suite, group
 
 suite = Suite("shard")
 
 
-@suite.test("values", "values", Shard(4, (12, 0), epochs=(0, 1)), Shard(3, (12, 3)), weight=14)
+@suite.test(
+    "covered", "values", group("four ranks", Shard(4, (12, 8), epochs=(0, 1))),
+    group("other numbers of ranks", Shard(3, (12, 3)), weight=2),
+)  # fmt: skip
 def test_every_sample_once(case, run):
     """Where p divides n; ``case`` has looked at it."""
 
 
-@suite.test("values", "values", Shard(4, (10, 2), epochs=(1,)), Shard(3, (10, 2, 1)), weight=20)
+@suite.test(
+    "rest", "values",
+    group("more samples than ranks", Shard(4, (10,), epochs=(1,)), Shard(3, (10,)), weight=2),
+    group("fewer samples than ranks", Shard(4, (2, 0)), Shard(3, (2, 1))), weight=11,
+)  # fmt: skip
 def test_every_sample_once_where_p_does_not_divide_n(case, run):
     """None is left out, and none added to fill up."""
 
 
-@suite.test("values", "values", Shard(4, (10, 12, 3)), weight=7)
+@suite.test("rest", "values", Shard(4, (10, 12)), weight=7)
 def test_lengths_differ_by_one_at_most(case, run):
     for call, parts in zip(case.calls, case.parts(run), strict=True):
         short, rest = divmod(call[0], case.p)
@@ -31,8 +38,8 @@ def test_lengths_differ_by_one_at_most(case, run):
 
 
 @suite.test(
-    "values", "values", Order(2, (200,), epochs=(0, 1, 2), seeds=(0, 1, 2)),
-    Order(2, (50,), round_numbers=True), weight=13,
+    "orders", "values", Order(2, (200,), epochs=(0, 1, 2), seeds=(0, 1, 2)),
+    Order(2, (50,), round_numbers=True), weight=14,
 )  # fmt: skip
 def test_each_epoch_and_seed_has_its_own_order(case, run):
     seen = {}
@@ -53,7 +60,7 @@ def likeness(a, b):
     return max(shared, same_move)
 
 
-@suite.test("values", "values", Order(2, (1000,), epochs=(0, 1)), weight=6)
+@suite.test("orders", "values", Order(2, (1000,), epochs=(0, 1)), weight=14)
 def test_orders_are_random_permutations(case, run):
     n = case.sizes[0]
     orders = [np.arange(n), *case.orders(run)]
@@ -74,7 +81,7 @@ def test_orders_are_random_permutations(case, run):
             )  # fmt: skip
 
 
-@suite.test("schedule", "schedule", Order(4, (12, 10), epochs=(2,)), Order(3, (12,)), weight=20)
+@suite.test("steps", "schedule", Order(4, (12, 8), epochs=(2,)), Order(3, (12,)))
 def test_steps_do_not_depend_on_the_number_of_ranks(case, run):
     for call, whole, parts in zip(case.calls, case.orders(run), case.parts(run), strict=True):
         for k in range(1, max(map(len, parts)) + 1):
@@ -87,7 +94,7 @@ def test_steps_do_not_depend_on_the_number_of_ranks(case, run):
                 )  # fmt: skip
 
 
-@suite.test("communication", "communication", Shard(4, (12,), epochs=(0, 1)), weight=6)
+@suite.test("alone", "communication", Shard(4, (12,), epochs=(0, 1)), weight=8)
 def test_nothing_is_sent(case, run):
     used = [record.name for record in run.collectives] + list(run.comm_calls)
     if used or any(run.sent_messages()):
@@ -105,18 +112,18 @@ def assert_same_again(case, run, words):
                 raise case.fault(call, words, rank)
 
 
-@suite.test("safety", "safety", Shard(2, (20, 9), epochs=(0, 1)), weight=5)
+@suite.test("alone", "safety", Shard(2, (20, 8), epochs=(0, 1)), weight=3)
 def test_same_result_whatever_was_called_before(case, run):
     assert_same_again(case, run, "another result than the first time, after other calls.")
 
 
-@suite.test("safety", "safety", Shard(2, (20,), epochs=(1,), overwritten=True), weight=4)
+@suite.test("alone", "safety", Shard(2, (20,), epochs=(1,), overwritten=True), weight=5)
 def test_result_belongs_to_the_caller(case, run):
     words = "after the caller wrote into the result, a second call gives another one."
     assert_same_again(case, run, words)
 
 
-@suite.test("safety", "safety", Shard(2, (20,), epochs=(0, 1)), weight=5)
+@suite.test("alone", "safety", Shard(2, (20,), epochs=(0, 1)), weight=4)
 def test_global_generators_are_left_alone(case, run):
     for rank, value in enumerate(run.values):
         if value["moved"]:

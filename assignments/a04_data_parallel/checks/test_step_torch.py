@@ -17,40 +17,40 @@ from ringside.trace import Kind
 suite = Suite("step_torch")
 
 
-@suite.test("values", "values", TorchBroadcast(3), TorchBroadcast(2, nested=True), weight=4)
+@suite.test("start", "values", TorchBroadcast(3), TorchBroadcast(2, nested=True), weight=4)
 def test_parameters_of_place_0_on_every_rank(case, run):
     """Also those that are frozen."""
 
 
-@suite.test("values", "values", TorchSteps(2), TorchSteps(4), weight=6)
+@suite.test("step", "values", TorchSteps(2), TorchSteps(4), weight=3)
 def test_one_step_on_2_4_and_8_ranks(case, run):
     """All ranks have as many samples."""
 
 
 @suite.test(
-    "values", "values", group("unequal numbers of samples", TorchSteps(3, sizes=(1, 9, 4))),
-    group("steps in which a rank has no samples", TorchSteps(5, sizes=(5, 0, 2, 8, 1))), weight=16,
+    "every_sample", "values", group("unequal numbers of samples", TorchSteps(3, sizes=(1, 9, 4))),
+    group("steps in which a rank has no samples", TorchSteps(5, sizes=(5, 0, 2, 8, 1))),
 )  # fmt: skip
 def test_unequal_numbers_of_samples(case, run):
     """Every sample counts alike."""
 
 
-@suite.test("values", "values", TorchSteps(4, steps=3), weight=6)
+@suite.test("copies", "values", TorchSteps(4, steps=3))
 def test_copies_stay_equal_over_several_steps(case, run):
     assert_equal_replicas(run, case)
 
 
 @suite.test(
-    "values", "values", group("equal numbers of samples", TorchSteps(2)),
-    group("unequal numbers of samples", TorchSteps(3, sizes=(1, 7, 3))), weight=4,
+    "loss", "values", group("equal numbers of samples", TorchSteps(2)),
+    group("unequal numbers of samples", TorchSteps(3, sizes=(1, 7, 3))), checked=False,
 )  # fmt: skip
 def test_loss_is_the_mean_over_all_samples(case, run):
     case.check_losses(run.values)
 
 
 @suite.test(
-    "values", "values", group("frozen parameters", TorchSteps(2, frozen=(0,))),
-    group("old gradients", TorchSteps(2, stale=True)), weight=6,
+    "frozen", "values", group("frozen parameters", TorchSteps(2, frozen=(0,))),
+    group("old gradients", TorchSteps(2, stale=True)),
 )  # fmt: skip
 def test_frozen_parameters_and_old_gradients(case, run):
     """What doesn't learn stays as it is, and so does its velocity."""
@@ -65,8 +65,9 @@ def test_frozen_parameters_and_old_gradients(case, run):
 
 
 @suite.test(
-    "values", "values", TorchSteps(2, widths=DEEP, dtype="float32"), TorchSteps(2, widths=FLAT),
-    TorchSteps(2, steps=2, nested=True), weight=4,
+    "step", "values", group("networks of float32", TorchSteps(2, widths=DEEP, dtype="float32")),
+    group("one layer", TorchSteps(2, widths=FLAT)),
+    group("a network inside another", TorchSteps(2, steps=2, nested=True), weight=2), weight=6,
 )  # fmt: skip
 def test_any_network_and_dtype(case, run):
     for rank, value in enumerate(run.values):
@@ -78,38 +79,42 @@ def test_any_network_and_dtype(case, run):
 
 
 test_digits_on_gloo = suite.real_ranks(
-    "reality", TorchSteps(3, 30, widths=(64, 16, 10), steps=2, digits=True), weight=4
+    "step", TorchSteps(3, 30, widths=(64, 16, 10), steps=2, digits=True), weight=4
 )
 
 
-@suite.test("point", "schedule", TorchSteps(4, 32), checked=False, weight=11)
+@suite.test("own_samples", "schedule", TorchSteps(4, 32), checked=False)
 def test_each_rank_works_on_its_own_samples(case, run):
     assert_own_samples(run, case)
 
 
-@suite.test("communication", "communication", TorchSteps(4), TorchSteps(3, widths=(20, 30, 10), dtype="float32"), weight=11)
+@suite.test(
+    "cost", "communication", group("float64", TorchSteps(4), weight=2),
+    group("float32", TorchSteps(3, widths=(20, 30, 10), dtype="float32")), checked=False, weight=6,
+)  # fmt: skip
 def test_bytes_per_rank(case, run, ranks):
     assert_step_bytes(run, case, ranks)
 
 
-@suite.test("communication", "communication", TorchBroadcast(3), weight=3)
+@suite.test("start", "communication", TorchBroadcast(3), weight=2)
 def test_bytes_of_the_broadcast(case, run):
     assert_broadcast_bytes(run, case)
 
 
 test_given_group_is_used = suite.given_communicator(
-    "group", group("train_step", TorchSteps(3), weight=3),
-    group("broadcast_parameters", TorchBroadcast(3)), comm="the group", weight=6,
+    "any_group", group("train_step", TorchSteps(3, 6), weight=3),
+    group("broadcast_parameters", TorchBroadcast(3)), comm="the group", weight=5,
 )  # fmt: skip
 test_sends_may_wait_and_everything_is_waited_for = suite.slow_messages(
-    "safety", group("train_step", TorchSteps(2), TorchSteps(3), TorchSteps(4), weight=3),
+    "any_group", group("train_step", TorchSteps(2), TorchSteps(3, 6), TorchSteps(4), weight=5),
     group("broadcast_parameters", TorchBroadcast(3)),
-    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=9,
+    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=13,
 )  # fmt: skip
 
 
 @suite.test(
-    "speed", "speed", TorchSteps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512), weight=10
-)
+    "cost", "speed", TorchSteps(8, 256, widths=(64, 128, 10), machine="slow_cores", stretched=512),
+    checked=False, weight=4,
+)  # fmt: skip
 def test_time_on_512_ranks(case, run):
     assert_step_time(run, case)

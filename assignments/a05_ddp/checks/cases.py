@@ -6,12 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from given.model import Model, loss_gradient, random_parameters
 
-from ringside.checking import Verdict, announced, assert_ran, one_line
+from ringside.checking import Verdict, announced, assert_declared_at_once, assert_ran, one_line
 from ringside.checking.cases import Case, Formula, assert_like, cast, machine_of
+from ringside.checking.suite import called
+from ringside.errors import RankError
 from ringside.trace import Kind
 
 SHAPES = ((3, 4), (4,), (4, 5), (5,), (), (0, 3), (2, 3, 2), (1,))
 BATCH = 3  # samples of a rank
+SUMS = "These are the sums of the ranks' gradients; their mean is asked for."
+OWN = "These are the rank's own gradients; the mean over all ranks is asked for."
 
 
 # -- buckets ---------------------------------------------------------------------------------------
@@ -68,15 +72,20 @@ class Gradients(Case):
         unit = np.dtype(self.dtype).itemsize
         return unit * sum(int(np.prod(self.shapes[index])) for index in bucket)
 
-    def check_means(self, run, inside):
-        """Gradients in ``inside`` are means, the others as they were; the list is the same."""
-        assert_ran(run, self)
+    def reduced(self, inside, reduce=np.mean):
+        """Per rank its gradients, those in ``inside`` reduced over all ranks."""
         own = [self.gradients(rank) for rank in range(self.p)]
-        means = [np.mean(np.array(each, "float64"), axis=0) for each in zip(*own, strict=True)]
+        found = [reduce(np.array(each, "float64"), axis=0) for each in zip(*own, strict=True)]
+        places = range(len(self.shapes))
+        return [
+            cast([found[i] if i in inside else each[i] for i in places], self.dtype) for each in own
+        ]
+
+    def check_gradients(self, run, right):
+        """Every rank's gradients are those of ``right``; the list is the same."""
+        assert_ran(run, self)
         for rank, value in enumerate(run.values):
-            right = [means[i] if i in inside else own[rank][i] for i in range(len(self.shapes))]
-            right = cast(right, self.dtype)
-            assert_like(value["gradients"], right, self, f"rank {rank}'s gradient")
+            assert_like(value["gradients"], right[rank], self, f"rank {rank}'s gradient")
             if not value["kept"] or value["spoilt"]:
                 what = "wrote beside an array" if value["kept"] else "replaced entries of the list"
                 raise self.fail(f"rank {rank} {what}; the arrays themselves must be written to.")
@@ -122,8 +131,19 @@ class Average(Gradients):
         buckets = [list(bucket) for bucket in self.buckets]
         return "average", self.gradients(rank), (buckets,), self.strided, self.watched
 
+    @property
+    def inside(self):
+        """What is in a bucket."""
+        return {index for bucket in self.buckets for index in bucket}
+
+    def right(self):
+        return self.reduced(self.inside)
+
+    def wrong(self):
+        return {SUMS: self.reduced(self.inside, np.sum), OWN: self.reduced(())}
+
     def check(self, run):
-        self.check_means(run, {index for bucket in self.buckets for index in bucket})
+        self.check_gradients(run, self.right())
 
 
 @dataclass(frozen=True)
@@ -162,15 +182,29 @@ class Fusion(Gradients):
         given = (self.ready[rank], self.threshold_bytes)
         return "fusion_cycle", self.gradients(rank), given, self.strided, False
 
+    def right(self):
+        """What is returned, and every rank's gradients."""
+        return self.agreed, self.reduced(self.agreed)
+
+    def wrong(self):
+        somewhere = np.flatnonzero(self.ready.any(axis=0)).tolist()[::-1]
+        return {
+            SUMS: (self.agreed, self.reduced(self.agreed, np.sum)),
+            "These are ready on some rank; what is ready on all of them is asked for.": (
+                somewhere, self.reduced(somewhere),
+            ),
+        }  # fmt: skip
+
     def check(self, run):
         assert_ran(run, self)
+        agreed, gradients = self.right()
         for rank, value in enumerate(run.values):
-            if value["returned"] != self.agreed:
+            if value["returned"] != agreed:
                 raise self.fail(
                     f"rank {rank} returned {value['returned']}; ready on all ranks are "
-                    f"{self.agreed}, from high to low."
+                    f"{agreed}, from high to low."
                 )
-        self.check_means(run, set(self.agreed))
+        self.check_gradients(run, gradients)
 
 
 def greedy(sizes, bucket_bytes, first_bucket_bytes=None):
@@ -248,7 +282,21 @@ class Step(Case):
         return *given, self.lr or None, self.work, self.before, self.watched
 
     def right(self):
-        """Serial training on all ranks' batches; the input's gradients are of a rank's own loss."""
+        return self.trained(lambda of_ranks: np.mean(of_ranks, axis=0))
+
+    def wrong(self):
+        alone = [self.trained(lambda each, rank=rank: each[rank]) for rank in range(self.p)]
+        return {
+            SUMS: self.trained(lambda of_ranks: np.sum(of_ranks, axis=0)),
+            OWN: [every[rank] for rank, every in enumerate(alone)],
+        }
+
+    def trained(self, reduce):
+        """Serial training on all ranks' batches; the input's gradients are of a rank's own loss.
+
+        Args:
+            reduce: makes one gradient of those of all ranks.
+        """
         params = [np.array(each, "float64") for each in self.params]
         models = [Model(params) for _ in range(self.p)]  # which share the parameters
         inputs = [[] for _ in range(self.p)]
@@ -258,7 +306,7 @@ class Step(Case):
                     output = models[rank].forward(np.asarray(x, "float64"))
                     inputs[rank].append(models[rank].backward(loss_gradient(output, target)))
             of_ranks = zip(*(model.gradients() for model in models), strict=True)
-            gradients = [np.mean(each, axis=0) for each in of_ranks]
+            gradients = [reduce(each) for each in of_ranks]
             for param, gradient in zip(params, gradients, strict=True):
                 param -= self.lr * gradient
         right = [{"gradients": gradients, "params": params, "inputs": each} for each in inputs]
@@ -269,12 +317,28 @@ class Step(Case):
         for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
             assert_like(value["gradients"], right["gradients"], self, f"rank {rank}'s gradient")
             assert_like(value["params"], right["params"], self, f"rank {rank}'s parameter")
+        if hasattr(run, "trace"):  # real ranks have none
+            self.check_work(run)
+
+    def check_inputs(self, run):
+        """Every rank returned the gradient with respect to its input: of its own loss."""
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
             what = f"rank {rank}'s gradient with respect to the input, step"
             assert_like(value["inputs"], right["inputs"], self, what)
-        if hasattr(run, "trace"):  # real ranks have none
-            self._check_work(run)
 
-    def _check_work(self, run):
+    def check_passes(self, run):
+        """The passes that were announced are those that were computed.
+
+        They show in the means or in the gradient with respect to the input: one of them is enough.
+        """
+        self.check_work(run)
+        if run.error is None:
+            try:
+                self.check_inputs(run)
+            except Verdict:
+                self.check(run)
+
+    def check_work(self, run):
         """Every layer's backward pass was computed once a step, last layer first, and declared."""
         flops = [2 * each * self.work for each in self.flops]
         order = list(range(len(flops)))[::-1] * (self.steps + self.before + self.watched)
@@ -320,6 +384,33 @@ class Step(Case):
 
 
 @dataclass(frozen=True)
+class Parts(Step):
+    """``flat_buckets``, and then the serial backward pass of each rank's own model."""
+
+    target = "overlap:flat_buckets"
+    through = "checks/inside.py:parted"
+
+    def inputs(self, rank):
+        return self.params, self.batches(rank)[0], self.divided
+
+    def right(self):
+        found = []
+        for rank in range(self.p):
+            every = self.trained(lambda each, rank=rank: each[rank])
+            found.append(every[rank]["gradients"])
+        return found
+
+    def wrong(self):
+        return {}
+
+    def check(self, run):
+        assert_ran(run, self)
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            what = f"after a serial backward pass, rank {rank}'s gradient"
+            assert_like(value["gradients"], right, self, what)
+
+
+@dataclass(frozen=True)
 class FinishS(Formula):
     """The time of a backward pass and its all-reduces."""
 
@@ -335,6 +426,19 @@ class FinishS(Formula):
 
     def right(self):
         return finish_s(*self.arguments())
+
+    def wrong(self):
+        ready_s, end_s, buckets, bucket_s = self.arguments()
+        alone_s = [
+            max(ready_s[index] for index in bucket) + duration_s
+            for bucket, duration_s in zip(buckets, bucket_s, strict=True)
+        ]
+        return {
+            "That is the time if no all-reduce waits for the one before it.": max(
+                [end_s, *alone_s]
+            ),
+            "That is the time if all-reduces begin when the pass ends.": end_s + sum(bucket_s),
+        }
 
 
 @dataclass(frozen=True)
@@ -423,6 +527,23 @@ def assert_all_reduces(run, case, wanted, free=()):
                     f"rank {rank}'s all-reduce number {number} has {op.nbytes} bytes; "
                     f"{'' if exact else 'at most '}{bound} are asked for."
                 )
+
+
+_USED_TOO_EARLY = ("BufferRaceError", "EarlyUseError")
+
+
+def started(ranks, case):
+    """A run that is asked what it launched, and when: whether its means are right is asked apart.
+
+    Where a buffer is used while it travels, the run ends behind its launches.
+    """
+    run = called(ranks, case)
+    if not (isinstance(run.error, RankError) and run.error.type_name in _USED_TOO_EARLY):
+        assert_ran(run, case)
+    if case.announced:
+        assert_declared_at_once(run, case, case.declared_like)
+        case.check_passes(run)
+    return run
 
 
 def backward_phases(ops):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import ringside
-from checks.cases import MeasuredStep, greedy, ring_s
+from checks.cases import OWN, SUMS, MeasuredStep, greedy, ring_s
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, assert_like, cast, machine_of
 
@@ -133,7 +133,23 @@ class Train(Wrapped):
         return *given, self.batches(rank), self.options
 
     def right(self):
-        """What all ranks must have, from rank 0's parameters and buffers, without a group."""
+        return self.trained([1 / self.p] * self.p)
+
+    def wrong(self):
+        alone = [
+            self.trained([float(each == rank) for each in range(self.p)]) for rank in range(self.p)
+        ]
+        return {
+            SUMS: self.trained([1.0] * self.p),
+            OWN: [every[rank] for rank, every in enumerate(alone)],
+        }
+
+    def trained(self, weights):
+        """What all ranks must have, from rank 0's parameters and buffers, without a group.
+
+        Args:
+            weights: of the ranks' gradients in their sum.
+        """
         net, p = self.net, self.p
         params = [np.array(each) for each in self.params(0)]
         own = [[np.array(each) for each in self.own_buffers(0)] for _ in range(p)]
@@ -149,7 +165,7 @@ class Train(Wrapped):
                     with self.passes_of(rank):
                         found, output = net.gradients(params, own[rank], *microbatch)
                     for k, each in enumerate(found):
-                        total[k] += 0 if each is None else each / p
+                        total[k] += 0 if each is None else each * weights[rank]
                     if last:
                         outputs[rank].append(output)
             gradients.append([each if k in net.learning else None for k, each in enumerate(total)])
@@ -184,6 +200,9 @@ class Train(Wrapped):
             if each is None:
                 raise self.fail(f"{what}: parameter {number} is frozen, and must have no gradient.")
             assert_like(value, each, self, f"{what}, of parameter {number}")
+
+    def check_passes(self, run):
+        """The supplied layers made the passes, and announced them: nothing is to be compared."""
 
 
 @dataclass(frozen=True)

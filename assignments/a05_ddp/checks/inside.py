@@ -91,8 +91,8 @@ def overlapped(comm, params, batches, buckets, lr, work, before, watched):
     """Train for some steps with ``overlap``: forward, its ``backward``, and an update.
 
     Returns:
-        ``params`` and ``gradients`` at the end, ``flats`` (the buffers), ``inputs`` (per step the
-        gradient with respect to x), ``shared`` (is every gradient a part of its buffer), ``held``.
+        ``params`` and ``gradients`` at the end, ``inputs`` (per step the gradient with respect to
+        x), ``held``.
     """
     overlap = import_module("overlap")
     if before:
@@ -116,10 +116,25 @@ def overlapped(comm, params, batches, buckets, lr, work, before, watched):
     return {
         "params": [np.array(each) for each in model.parameters()],
         "gradients": [np.array(each) for each in model.gradients()],
-        "flats": [np.array(flat) for flat in flats],
         "inputs": inputs[watched:],
-        "shared": parts_of(model, buckets, flats),
         "held": watch.held,
+    }
+
+
+def parted(comm, params, batch, buckets):
+    """``flat_buckets`` of a model, and then its serial backward pass, without messages.
+
+    Returns:
+        ``gradients``, ``flats`` (the buffers), ``shared`` (is every gradient a part of its buffer).
+    """
+    model = Model([np.array(each) for each in params])
+    flats = import_module("overlap").flat_buckets(model, buckets)
+    x, target = batch
+    model.backward(loss_gradient(model.forward(x), target))
+    return {
+        "gradients": [np.array(each) for each in model.gradients()],
+        "flats": [np.array(flat) for flat in flats],
+        "shared": parts_of(model, buckets, flats),
     }
 
 

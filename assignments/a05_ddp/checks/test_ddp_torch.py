@@ -1,6 +1,13 @@
 """ddp_torch.py: hooks, buckets in reverse order, and the same launches on every rank."""
 
-from checks.cases import assert_overlaps, backward_phases, collectives, finish_s, greedy
+from checks.cases import (
+    assert_overlaps,
+    backward_phases,
+    collectives,
+    finish_s,
+    greedy,
+    started,
+)
 from checks.cases_torch import Evaluate, Train
 from ringside.checking import assert_makespan, assert_requests_complete, one_line
 from ringside.checking.suite import Suite, called, group
@@ -14,45 +21,55 @@ SLOW = "name=slow wire,alpha_s=0.0001,beta_s_per_byte=1e-06"
 
 
 @suite.test(
-    "values", "values", group("three steps", Train(2), Train(3)),
-    group("any cap and zeroed gradients", Train(2, cap=1, set_to_none=False)), weight=12,
+    "mean", "values", group("two ranks", Train(2), weight=3),
+    group("more ranks", Train(3), weight=4),
+    group("zeroed gradients", Train(2, cap=1, set_to_none=False), weight=5), weight=12,
 )  # fmt: skip
 def test_training_equals_serial_training_on_2_to_5_ranks(case, run):
     """Gradients in each step, outputs and parameters."""
 
 
-@suite.test("values", "values", Train(2, 2, buffers=True, frozen=(0,), steps=0), weight=3)
+@suite.test("replicas", "values", Train(2, 2, buffers=True, frozen=(0,), steps=0))
 def test_ranks_begin_with_rank_0s_parameters_and_buffers(case, run):
     """No step is made."""
 
 
-@suite.test("values", "values", Train(2, paths=WAYS), weight=7)
+@suite.test("any_use", "values", Train(2, paths=WAYS), weight=7)
 def test_unused_parameters_and_other_orders_on_each_rank(case, run):
     """A parameter that a rank doesn't use counts with zeros."""
 
 
 @suite.test(
-    "values", "values", group("frozen parameters", Train(2, frozen=(1,))),
-    group("tied parameters", Train(2, tied=((0, 2),))), weight=8,
+    "any_use", "values", group("frozen parameters", Train(2, frozen=(1,))),
+    group("tied parameters", Train(2, tied=((0, 2),))), weight=5,
 )  # fmt: skip
 def test_frozen_and_tied_parameters(case, run):
     """A frozen one is never reduced, and a tied one is one."""
 
 
-@suite.test("values", "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True), weight=7)
+@suite.test("no_sync", "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True))
 def test_gradients_add_up_in_no_sync(case, run):
     """The backward pass outside averages the sums."""
 
 
 @suite.test(
-    "values", "values", Train(2, 1, buffers=True, between=True),
-    Train(2, 3, buffers=True, microbatches=2, interrupted=True), Evaluate(2, 3), weight=6,
+    "evaluation", "values", group("parameters alone", Train(3, 1, between=True), weight=5),
+    group("with buffers", Train(2, 1, buffers=True, between=True)),
+)  # fmt: skip
+def test_evaluation_changes_nothing(case, run):
+    """A batch in evaluation mode before each step, and another module that was wrapped before."""
+
+
+@suite.test(
+    "buffers", "values", group("in each forward", Train(2, 3, buffers=True, steps=2), weight=5),
+    group("with no_sync", Train(2, 3, buffers=True, microbatches=2, interrupted=True), weight=2),
+    group("in evaluation mode", Evaluate(2, 3), weight=2),
 )  # fmt: skip
 def test_buffers_are_rank_0s_in_each_forward(case, run):
     """In training mode and outside of ``no_sync``."""
 
 
-test_real_gloo = suite.real_ranks("reality", Train(2), weight=4)
+test_real_gloo = suite.real_ranks("mean", Train(2), weight=4)
 
 
 def reduced(run, case):
@@ -98,17 +115,22 @@ def assert_buckets(run, case):
                 left = left[taken:]
 
 
-@suite.test("communication", "communication", Train(3, cap=LAYER), Train(2, dtype="float32"), weight=10)
-def test_one_all_reduce_a_bucket(case, run, ranks):
+@suite.test(
+    "one_each", "communication", group("float64", Train(3, cap=LAYER), weight=2),
+    group("float32", Train(2, dtype="float32")), weight=3,
+)  # fmt: skip
+def test_one_all_reduce_a_bucket(case, ranks):
+    run = started(ranks, case)
     ranks.record(case, run, {"all_reduces": [len(case.divided) * len(case.path_of(0))]})
     assert_buckets(run, case)
 
 
 @suite.test(
-    "communication", "communication", Train(2, tied=((0, 2),), frozen=(1,), microbatches=3),
-    Train(2, 3, buffers=True, microbatches=3), weight=5,
+    "no_sync", "communication", Train(2, tied=((0, 2),), frozen=(1,), microbatches=3),
+    Train(2, 3, buffers=True, microbatches=3),
 )  # fmt: skip
-def test_nothing_is_sent_in_no_sync(case, run):
+def test_nothing_is_sent_in_no_sync(case, ranks):
+    run = started(ranks, case)
     assert_buckets(run, case)
     buffers = 2 * case.buffers
     most = len(case.net.shapes) + buffers * (1 + len(case.path_of(0)))
@@ -121,20 +143,28 @@ def test_nothing_is_sent_in_no_sync(case, run):
             )
 
 
-test_given_group_is_used = suite.given_communicator("group", Train(3, 3, buffers=True), comm="the group", weight=4)
+test_given_group_is_used = suite.given_communicator(
+    "one_each", Train(3, 3, buffers=True), comm="the group", weight=4
+)
 
 
-@suite.test("point", "schedule", Train(4, steps=1, cap=LAYER), checked=False, weight=6)
-def test_an_all_reduce_begins_in_the_backward_pass(case, run):
-    assert_overlaps(run, case, waited=False)
+@suite.test("hooks", "schedule", Train(4, steps=1, cap=LAYER, announced=True))
+def test_an_all_reduce_begins_in_the_backward_pass(case, ranks):
+    assert_overlaps(started(ranks, case), case, waited=False)
+
+
+@suite.test("hooks", "schedule", Train(4, steps=1, cap=LAYER, announced=True))
+def test_an_all_reduce_is_under_way_in_the_backward_pass(case, ranks):
+    assert_overlaps(started(ranks, case), case)
 
 
 @suite.test(
-    "schedule", "schedule", Train(2, steps=1, cap=LAYER, announced=True),
-    Train(3, paths=((((1, 0, 3, 2),),),), cap=LAYER, announced=True), weight=6,
+    "soon", "schedule", Train(2, steps=1, cap=LAYER, announced=True),
+    Train(3, paths=((((1, 0, 3, 2),),),), cap=LAYER, announced=True), weight=3,
 )  # fmt: skip
-def test_launches_before_the_last_gradient(case, run):
+def test_launches_before_the_last_gradient(case, ranks):
     """Each is launched before the backward pass of the layer after its bucket's last gradient."""
+    run = started(ranks, case)
     assert_buckets(run, case)
     ((path,),) = case.path_of(0)
     order = list(path)[::-1]
@@ -158,14 +188,19 @@ def test_launches_before_the_last_gradient(case, run):
                 )
 
 
-@suite.test("safety", "safety", Train(3, paths=ORDERS, cap=LAYER, machine="rendezvous", latencies=1), weight=7)
-def test_launches_in_one_order_whatever_is_ready_first(case, run):
+@suite.test(
+    "any_use", "safety",
+    Train(3, paths=ORDERS, cap=LAYER, machine="rendezvous", latencies=1), weight=10,
+)  # fmt: skip
+def test_launches_in_one_order_whatever_is_ready_first(case, ranks):
+    run = started(ranks, case)
     assert_buckets(run, case)
     assert_requests_complete(run, case, [Kind.COLLECTIVE])
 
 
-@suite.test("memory", "memory", Train(2, 6, 64, cap=70_000), weight=5)
-def test_gradients_exist_once(case, run):
+@suite.test("soon", "memory", Train(2, 6, 64, cap=70_000), weight=3)
+def test_gradients_exist_once(case, ranks):
+    run = started(ranks, case)
     nbytes = sum(case.sizes)
     allowed = nbytes + nbytes // 4 + (1 << 16)
     for rank, value in enumerate(run.values):
@@ -177,8 +212,12 @@ def test_gradients_exist_once(case, run):
             )
 
 
-@suite.test("speed", "speed", Train(4, steps=1, cap=LAYER, balanced=True, machine=SLOW, announced=True), weight=10)
-def test_time_of_a_step(case, run, ranks):
+@suite.test(
+    "soon", "speed",
+    Train(4, steps=1, cap=LAYER, balanced=True, machine=SLOW, announced=True), weight=3,
+)  # fmt: skip
+def test_time_of_a_step(case, ranks):
+    run = started(ranks, case)
     assert_buckets(run, case)
     takes_s = case.takes_s
     none = called(ranks, case.with_(steps=0, announced=False))

@@ -129,7 +129,26 @@ class Training(Case):
     @functools.cached_property
     def training(self):
         """The same in one process."""
-        return trained(self.problem, self.staleness, TEXTBOOK, self.factors, self.late)
+        return self.trained(self.staleness)
+
+    def trained(self, staleness, **combined):
+        """A training in one process, this one or one that is mistaken for it."""
+        return trained(self.problem, staleness, TEXTBOOK, self.factors, self.late, **combined)
+
+    def right(self):
+        return self.training
+
+    def wrong(self):
+        if self.staleness == 0:
+            added = "This comes of the sum of a round's gradients; their mean is asked for."
+            return {added: self.trained(0, combined=sum)}
+        if self.staleness is None:
+            waits = "This is synchronous training; here each push is applied at once, as it comes."
+            return {waits: self.trained(0)}
+        return {
+            "This is asynchronous training: no pull was held back.": self.trained(None),
+            "This is synchronous training; here each push is applied at once.": self.trained(0),
+        }
 
     def inputs(self, rank):
         given = self.num_steps, self.worker_paces, self.staleness, self.n, self.problem_seed
@@ -145,7 +164,7 @@ class Training(Case):
 
     def check_weights(self, value):
         """What ``serve`` returned, and what it did to its arguments."""
-        assert_like(value["weights"], self.training.weights, self, "what serve returned")
+        assert_like(value["weights"], self.right().weights, self, "what serve returned")
         if not value["kept"]:
             raise self.fail("serve changed the weights that it was given; they must stay.")
         if value["shared"]:
@@ -154,7 +173,7 @@ class Training(Case):
     def check_worker(self, rank, value):
         """What ``work`` returned."""
         if not self.fixed:
-            assert_versions(self, rank, value, self.training.versions[rank - 1])
+            assert_versions(self, rank, value, self.right().versions[rank - 1])
 
 
 def assert_versions(case, rank, value, wanted):
@@ -198,7 +217,7 @@ class ScriptedWorkers(Training):
 
     def check_worker(self, rank, value):
         """What a worker received: versions first, then the weights of each."""
-        answers = self.training.answers[rank - 1]
+        answers = self.right().answers[rank - 1]
         tags = [tag for _, tag, _, _ in value]
         if any(tag != wire.STATE for tag in tags):
             raise self.fail(f"rank {rank} received messages of tags {_short(tags)}; only STATE is.")
@@ -286,8 +305,8 @@ class RefusedTraining(Refused):
 
     target = "server:serve"
     through = "checks/inside.py:server_refusals"
-    staleness: int = 0
-    num_steps: int = 0
+    staleness: int = -1
+    num_steps: int = -1
 
     def inputs(self, rank):
         return self.staleness, self.num_steps
@@ -376,19 +395,45 @@ class LocalSgd(Case):
         return self.params, *self.loss(rank), self.num_steps, self.period, self.lr
 
     def right(self):
-        """The recursion of all ranks on one."""
-        mean, lr = [np.asarray(param, "float64") for param in self.params], self.lr
+        return [cast(own, self.dtype) for own in self.recursion()]
+
+    def wrong(self):
+        found = {
+            "This is the sum of the ranks' parameters; their mean is asked for.": self.recursion(
+                combined=np.sum
+            ),
+            "All gradients of a period were taken where it began; each step begins where the one "
+            "before it ended.": self.recursion(moves=False),
+        }
+        if self.num_steps % self.period:
+            found["After the last period, which is shorter, an average is missing."] = (
+                self.recursion(rounds=self.num_steps // self.period)
+            )
+        return {says: [cast(own, self.dtype) for own in ranks] for says, ranks in found.items()}
+
+    def recursion(self, combined=np.mean, moves=True, rounds=-1):
+        """The recursion of all ranks on one: each rank's parameters.
+
+        Args:
+            combined: of the ranks' parameters, what all of them have after a period.
+            moves: whether a gradient is taken where the step before it ended.
+            rounds: how many averages there are; -1: all.
+        """
+        own, lr = [[np.asarray(param, "float64") for param in self.params]] * self.p, self.lr
         losses = [self.loss(rank) for rank in range(self.p)]
-        for first in range(0, self.num_steps, self.period):
-            ends = []
-            for curvatures, samples in losses:
-                own = mean
+        for number, first in enumerate(range(0, self.num_steps, self.period)):
+            begun, own = own, list(own)
+            for rank, (curvatures, samples) in enumerate(losses):
                 for step in range(first, min(first + self.period, self.num_steps)):
-                    of_arrays = zip(own, curvatures, samples[step % len(samples)], strict=True)
-                    own = [w - lr * a * (w - c) for w, a, c in of_arrays]
-                ends.append(own)
-            mean = [np.mean(column, axis=0) for column in zip(*ends, strict=True)]
-        return [cast(mean, self.dtype)] * self.p
+                    at = own[rank] if moves else begun[rank]
+                    of_arrays = zip(
+                        own[rank], at, curvatures, samples[step % len(samples)], strict=True
+                    )
+                    own[rank] = [w - lr * a * (v - c) for w, v, a, c in of_arrays]
+            if number != rounds:
+                mean = [combined(column, axis=0) for column in zip(*own, strict=True)]
+                own = [mean] * self.p
+        return own
 
     def check(self, run):
         """Right parameters; and ranks meet once a period, whatever an average sends."""

@@ -80,8 +80,19 @@ class Gossip(Case):
         return self.x(rank), neighbours[rank], weights[rank], self.num_rounds
 
     def right(self):
+        return self.after(self.num_rounds)
+
+    def wrong(self):
+        if self.num_rounds < 1:
+            return {}
+        return {
+            "These are the values after one round fewer.": self.after(self.num_rounds - 1),
+            "These are the values after one round more.": self.after(self.num_rounds + 1),
+        }
+
+    def after(self, num_rounds):
         """W^num_rounds times all x, in float64; NaN reaches whom it can, and nobody else."""
-        power = np.linalg.matrix_power(mixing_matrix(*self.edges), self.num_rounds)
+        power = np.linalg.matrix_power(mixing_matrix(*self.edges), num_rounds)
         stacked = np.array([np.ravel(self.x(rank)) for rank in range(self.p)], dtype="float64")
         mixed = power @ np.nan_to_num(stacked)
         mixed[(power != 0) @ np.isnan(stacked)] = np.nan

@@ -69,6 +69,15 @@ class Diloco(Case):
         return self.params, self.batches(rank), *how
 
     def right(self):
+        return self.trained()
+
+    def wrong(self):
+        if not self.outer[1]:
+            return {}
+        says = "The anchor moved along v alone; Nesterov's momentum moves it by d + momentum * v."
+        return {says: self.trained(nesterov=False)}
+
+    def trained(self, nesterov=True):
         """Whether None is returned; and W1, b1, W2 and b2 at the end, of all ranks on one."""
         params = [np.asarray(each, "float64") for each in self.params]
         learning = [0, 2, 3] if self.frozen else [0, 1, 2, 3]
@@ -89,7 +98,8 @@ class Diloco(Case):
                 part = slice(self.ends[f], self.ends[f + 1])
                 delta = anchor[part] - np.mean([each[part] for each in own], axis=0)
                 velocity[part] = outer_momentum * velocity[part] + delta
-                anchor[part] -= outer_lr * (delta + outer_momentum * velocity[part])
+                ahead = delta + outer_momentum * velocity[part] if nesterov else velocity[part]
+                anchor[part] -= outer_lr * ahead
                 for each in own:
                     each[part] = anchor[part]
         return [(True, cast(_whole(params, anchor, learning), self.dtype))] * self.p
@@ -270,9 +280,22 @@ class Compress(Case):
     def inputs(self, rank):
         return self.gradients(rank), self.approx_rank, self.seed
 
-    def right(self, seed=None):
-        """Per rank and call the mean and the residual."""
-        seed, shape = self.seed if seed is None else seed, self.shape
+    def right(self):
+        return self.compressed(self.seed)
+
+    def wrong(self):
+        if self.num_calls == 1 or len(self.lengths) == 1:
+            return {}
+        anew = "Q began anew in a later call; there it is the Q of the call before."
+        return {anew: self.compressed(self.seed, warm=False)}
+
+    def compressed(self, seed, warm=True):
+        """Per rank and call the mean and the residual.
+
+        Args:
+            warm: whether a call begins with the Q of the one before it.
+        """
+        shape = self.shape
         gradients = [self.gradients(rank, seed) for rank in range(self.p)]
         residuals = [np.zeros(shape) for _ in gradients]
         q, answers = None, [[] for _ in gradients]
@@ -283,7 +306,7 @@ class Compress(Case):
                 residuals = [np.zeros(shape) for _ in gradients]
             else:
                 matrices = [each.reshape(shape[0], -1) for each in matrices]
-                if q is None:
+                if q is None or not warm:
                     size = matrices[0].shape[1], self.approx_rank
                     q = np.random.default_rng(seed).standard_normal(size).astype(self.dtype)
                 p, _ = np.linalg.qr(np.mean([each @ q for each in matrices], axis=0))
@@ -380,7 +403,9 @@ class CompressInTurns(Compress):
     def check(self, run):
         assert_ran(run, self)
         for number, seed in enumerate(self.seeds):
-            for rank, (value, right) in enumerate(zip(run.values, self.right(seed), strict=True)):
+            for rank, (value, right) in enumerate(
+                zip(run.values, self.compressed(seed), strict=True)
+            ):
                 gradients = self.gradients(rank, seed)
                 of = f" for the {('first', 'second')[number]} of two gradients in turns"
                 self.check_calls(rank, value["series"][number], right, gradients, of)

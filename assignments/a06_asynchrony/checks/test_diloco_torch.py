@@ -24,9 +24,12 @@ SLOW = "name=slow wire,alpha_s=0.0001,beta_s_per_byte=1e-06"
 LONG, SHORT = "long fragments", "short fragments"
 
 
-@suite.test(
-    "point", "communication", Diloco(4, 4, 2, 1, NO_MOMENTUM, widths=EVEN), checked=False, weight=4
-)
+def once(*numbers, **fields):
+    """A training without outer momentum, which is a matter of the first tests alone."""
+    return Diloco(*numbers, outer=NO_MOMENTUM, **fields)
+
+
+@suite.test("local_steps", "communication", once(4, 4, 2, 1, widths=EVEN), checked=False)
 def test_ranks_meet_once_a_period(case, run):
     """How many bytes are sent, and after which steps, is not looked at."""
     moved, rounds = np.zeros(case.num_steps + 1), -(-case.num_steps // case.period)
@@ -43,25 +46,25 @@ def test_ranks_meet_once_a_period(case, run):
 
 
 @suite.test(
-    "values", "values",
+    "outer", "values",
     group(ONE, DilocoTwice(2, 6, 3, widths=EVEN), Diloco(2, 3, 1, outer=(1.0, 0.0))),
-    group(SEVERAL, Diloco(3, 8, 4, 2, widths=EVEN), Diloco(2, 10, 4, 3, widths=EVEN)), weight=15,
+    group(SEVERAL, Diloco(3, 8, 4, 2, widths=EVEN), Diloco(2, 10, 4, 3, widths=EVEN)),
 )  # fmt: skip
 def test_serial_recursion_on_2_to_5_ranks(case, run):
     """Also a second time."""
 
 
-@suite.test("values", "values", *(Diloco(2, 6, 3, inner=inner) for inner in ("momentum", "adamw")), weight=8)
+@suite.test("inner", "values", *(once(2, 6, 3, inner=inner) for inner in ("momentum", "adamw")))
 def test_inner_optimizers_keep_their_state(case, run):
     """Nobody averages or resets it."""
 
 
-@suite.test("values", "values", Diloco(2, 8, 3), Diloco(2, 10, 4), Diloco(2, 2, 4), weight=8)
+@suite.test("last_step", "values", once(2, 8, 3), once(2, 10, 4), once(2, 2, 4), weight=2)
 def test_last_partial_period_is_averaged(case, run):
     """Every fragment is, after the last step."""
 
 
-@suite.test("values", "values", Diloco(2, 6, 5, 5), Diloco(2, 7, 6, 6, widths=(1, 1, 1)), weight=10)
+@suite.test("turns", "values", once(2, 6, 5, 5), once(2, 7, 6, 6, widths=(1, 1, 1)), weight=2)
 def test_fragments_of_uneven_length_and_empty_ones(case, run):
     """Parameters are cut where fragments end."""
 
@@ -79,29 +82,31 @@ def assert_turns(run, case):
                     f"rank {rank} all-reduced {reduced} bytes after {steps}, when {whose}; "
                     f"at most {allowed} bytes are asked for."
                 )
-    case.check(run)  # who sends at the wrong time has wrong parameters, too, but reads why
-
-
-@suite.test("values", "values", Diloco(2, 4, 2, frozen=True), Diloco(2, 4, 2, dtype="float32"),
-            checked=False, weight=4)  # fmt: skip
-def test_frozen_parameters_and_float32(case, run):
-    assert_turns(run, case)
 
 
 @suite.test(
-    "values", "values", Diloco(2, 0, 2), Diloco(1, 4, 2), RefusedDiloco(2, -1), RefusedDiloco(2, 4, 2, 3),
-    RefusedDiloco(2, outer_momentum=1.0), weight=4,
+    "kept", "values", once(2, 4, 2, frozen=True), once(2, 4, 2, dtype="float32"), checked=False,
+    weight=5,
+)  # fmt: skip
+def test_frozen_parameters_and_float32(case, run):
+    assert_turns(run, case)
+    case.check(run)  # who sends what stays has wrong parameters, too, but reads why
+
+
+@suite.test(
+    "kept", "values", once(2, 0, 2), once(1, 4, 2), RefusedDiloco(2, -1),
+    RefusedDiloco(2, 4, 2, 3), RefusedDiloco(2, outer_momentum=1.0),
 )  # fmt: skip
 def test_no_steps_one_rank_and_wrong_numbers(case, run):
     """Without steps nothing is sent."""
 
 
-test_real_gloo = suite.real_ranks("reality", Diloco(2, 7, 3), weight=4)
+test_real_gloo = suite.real_ranks("group", once(2, 6, 3), weight=2)
 
 
 @suite.test(
-    "communication", "communication", group(ONE, Diloco(3, 5, 2, 1, NO_MOMENTUM, widths=EVEN)),
-    group(SEVERAL, Diloco(2, 6, 3, 3, NO_MOMENTUM, widths=EVEN)), checked=False, weight=12,
+    "turns", "communication", group(ONE, once(3, 5, 2, 1, widths=EVEN)),
+    group(SEVERAL, once(2, 6, 3, 3, widths=EVEN)), checked=False,
 )  # fmt: skip
 def test_bytes_of_one_all_reduce_a_period(case, run, ranks):
     assert_turns(run, case)
@@ -110,30 +115,30 @@ def test_bytes_of_one_all_reduce_a_period(case, run, ranks):
     assert_moved(run, bound, case)
 
 
-@suite.test("communication", "communication", Diloco(2, 9, 4, 4, widths=EVEN, announced=True), checked=False, weight=7)
+@suite.test("turns", "communication", once(2, 9, 4, 4, widths=EVEN, announced=True), checked=False)
 def test_peak_of_a_step_falls_by_the_number_of_fragments(case, run):
     assert_turns(run, case)
 
 
 test_given_group_is_used = suite.given_communicator(
-    "group", Diloco(3, 5, 2, 1, NO_MOMENTUM), comm="the group", weight=6
+    "group", once(3, 4, 2, 1), comm="the group", weight=2
 )
 
 
-@suite.test("communication", "communication", Diloco(3, 5, 2, 1, NO_MOMENTUM), weight=4)
+@suite.test("last_step", "communication", once(3, 5, 2, 1), checked=False)
 def test_copies_are_equal_bit_for_bit(case, run):
     assert_equal_copies(case, [params for _, params in run.values], "parameter")
 
 
 test_messages_may_be_slow_and_are_completed = suite.slow_messages(
-    "safety", Diloco(3, 5, 2, 1, NO_MOMENTUM), kinds=[Kind.COLLECTIVE], weight=6
+    "group", once(3, 4, 2, 1), kinds=[Kind.COLLECTIVE]
 )
 
 
 @suite.test(
-    "speed", "speed",
-    group(LONG, Diloco(8, 6, 3, 1, NO_MOMENTUM, widths=(20, 30, 9), step_s=1e-3, machine=SLOW)),
-    group(SHORT, Diloco(8, 6, 3, 1, NO_MOMENTUM, step_s=1e-3, machine=SLOW)), weight=8,
+    "time", "speed",
+    group(LONG, once(8, 6, 3, 1, widths=(20, 30, 9), step_s=1e-3, machine=SLOW)),
+    group(SHORT, once(8, 6, 3, 1, step_s=1e-3, machine=SLOW)),
 )  # fmt: skip
 def test_time_of_long_and_short_fragments(case, run):
     machine = machine_of(case)

@@ -16,13 +16,18 @@ suite = Suite("server")
 WAYS = {None: "asynchronous training", 0: "synchronous training"}
 
 
-def each_way(*cases):
-    """Each way of training has its share of the points."""
+def each_way(*cases, waiting=1):
+    """Each way of training has its share of the points.
+
+    Args:
+        waiting: of a way in which workers wait, beside asynchronous training.
+    """
     rows = {}
     for case in cases:
         name = WAYS.get(case.staleness, "stale-synchronous training")
         rows.setdefault(name, []).append(case)
-    return [group(name, *row) for name, row in rows.items()]
+    weights = {WAYS[None]: 1}
+    return [group(name, *row, weight=weights.get(name, waiting)) for name, row in rows.items()]
 
 
 def messages_by_tag(run, case):
@@ -69,7 +74,7 @@ def assert_pushes_travel(run, case):
                 )
 
 
-@suite.test("point", "communication", Training(4, (2,), n=8, machine="buffered"), weight=4)
+@suite.test("server", "communication", Training(4, (2,), n=8, machine="buffered"))
 def test_gradients_travel_to_the_server(case, ranks):
     """In one of the three ways to train at least, whatever the values are."""
     first = None
@@ -84,42 +89,62 @@ def test_gradients_travel_to_the_server(case, ranks):
     raise first
 
 
-@suite.test("values", "values", TrainingTwice(3, (2, 3)), Training(2), Training(4, (3, 4, 2)), weight=9)
+@suite.test(
+    "asynchronous", "values", TrainingTwice(3, (2, 3)), Training(2), Training(4, (3, 4, 2))
+)  # fmt: skip
 def test_asynchronous_training_takes_each_push_as_it_comes(case, run):
     """Weights and versions are those of one process, also of a second training."""
 
 
-@suite.test("values", "values", Training(3, (3,), 0), Training(4, (2,), 0), weight=10)
+@suite.test("synchronous", "values", Training(3, (3,), 0), Training(4, (2,), 0))
 def test_synchronous_rounds_equal_synchronous_sgd(case, run):
     """All workers make as many steps."""
 
 
-@suite.test("values", "values", Training(3, (3, 5), 1, (8, 2)), Training(4, (4, 6, 6), 2, (9, 2, 3)), weight=9)
+@suite.test(
+    "stale",
+    "values",
+    Training(3, (3, 5), 1, (8, 2)),
+    Training(4, (4, 6, 6), 2, (9, 2, 3)),
+)
 def test_stale_synchronous_training(case, run):
     """Worker 1 is slow, and the others wait for it now and then."""
 
 
 @suite.test(
-    "values", "values", *each_way(*(Training(4, (3, 1, 0), staleness) for staleness in (0, 1, None))),
-    group(WAYS[0], ScriptedWorkers(3, (2, 4), 0, (8, 2), late=20)), weight=9,
+    "server", "values",
+    *each_way(
+        *(Training(4, (3, 1, 0), staleness) for staleness in (0, 1, None)),
+        ScriptedWorkers(3, (2, 4), 0, (8, 2), late=20),
+        ScriptedWorkers(3, (1, 4), 1, (8, 2), late=20),
+        waiting=2,
+    ),
 )  # fmt: skip
 def test_workers_end_at_different_times(case, run):
     """An END may complete a round, and allow a pull."""
 
 
 @suite.test(
-    "values", "values", Training(3, (2, 1), 1, n=0), Training(3, (0,)), Training(1), RefusedTraining(2), weight=4
-)
+    "comm", "values", Training(3, (2, 1), 1, n=0), Training(3, (0,)), Training(1),
+    RefusedTraining(2), weight=2,
+)  # fmt: skip
 def test_no_weights_no_steps_one_rank_and_wrong_arguments(case, run):
     """A worker without steps sends END alone."""
 
 
 test_real_mpi = suite.real_ranks(
-    "reality", Training(3, (2,), fixed=True), Training(3, (2,), 0), Training(3, (2, 3), 1, fixed=True), weight=4
+    "comm",
+    Training(3, (2,), fixed=True),
+    Training(3, (2,), 0),
+    Training(3, (2, 3), 1, fixed=True),
+    weight=2,
 )
 
 
-@suite.test("communication", "communication", *each_way(Training(3, (2, 3), n=100), Training(6, (2,), 0, n=3)), weight=8)
+@suite.test(
+    "protocol", "communication",
+    *each_way(Training(3, (2, 3), n=100), Training(6, (2,), 0, n=3)), checked=False,
+)  # fmt: skip
 def test_messages_are_those_of_the_protocol(case, run, ranks):
     """Each worker's pulls, answers, pushes and one END, with the bytes of their layout."""
     most = max(sum(case.num_steps), 2 * max(case.num_steps) + 1)
@@ -148,19 +173,20 @@ def test_messages_are_those_of_the_protocol(case, run, ranks):
 
 
 @suite.test(
-    "communication", "communication",
-    *each_way(*(ScriptedWorkers(3, (2, 4), staleness, (8, 2)) for staleness in (None, 1, 0))), weight=8,
+    "versions", "communication",
+    *each_way(*(ScriptedWorkers(3, (2, 4), staleness, (8, 2)) for staleness in (None, 1, 0))),
+    weight=5,
 )  # fmt: skip
 def test_server_answers_with_the_version_that_it_should(case, run):
     """Workers send what a script says."""
 
 
-@suite.test("communication", "communication", ScriptedServer(3, (2, 3)), weight=6)
+@suite.test("versions", "communication", ScriptedServer(3, (2, 3)), weight=7)
 def test_worker_pushes_the_version_that_it_pulled(case, run):
     """The server sends what a script says."""
 
 
-test_given_communicator_is_used = suite.given_communicator("group", Training(3, (3, 2), 1), weight=4)
+test_given_communicator_is_used = suite.given_communicator("comm", Training(3, (3, 2), 1), weight=6)
 
 
 def answered_ahead(run):
@@ -198,7 +224,7 @@ def assert_ahead(run, case):
             )
 
 
-@suite.test("schedule", "schedule", Training(3, (2, 6), 2, (20, 3), announced=True), weight=6)
+@suite.test("stale", "schedule", Training(3, (2, 6), 2, (20, 3), announced=True), checked=False)
 def test_nobody_gets_too_far_ahead(case, run):
     """And somebody gets as far as is allowed."""
     assert_ahead(run, case)
@@ -211,18 +237,20 @@ def test_nobody_gets_too_far_ahead(case, run):
 
 AT_ONCE = [Training(5, (2,), staleness, (2,), fixed=True) for staleness in (0, 2)]
 test_messages_may_be_slow_and_come_at_once = suite.slow_messages(
-    "safety", *each_way(*(Training(4, (3, 2, 4), staleness) for staleness in (1, None)), *AT_ONCE), weight=7
+    "comm",
+    *each_way(*(Training(4, (3, 2, 4), staleness) for staleness in (1, None)), *AT_ONCE),
+    weight=5,
 )
 
 
 @suite.test(
-    "speed", "speed",
+    "time", "speed",
     *each_way(
         *(
             Training(4, (3, 12, 12), staleness, (8, 1, 1), fixed=True, announced=True)
             for staleness in (None, 1)
         )
-    ), weight=12,
+    ),
 )  # fmt: skip
 def test_time_with_one_slow_worker(case, run):
     """Nobody waits longer than ``staleness`` demands."""

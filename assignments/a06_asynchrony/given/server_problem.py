@@ -79,13 +79,19 @@ class Trained:
         return [[version for version, _ in answers] for answers in self.answers]
 
 
-def trained(problem, staleness, machine, factors=None, late=0):
+def mean(gradients):
+    """What a round's gradients are applied as."""
+    return sum(gradients) / len(gradients)
+
+
+def trained(problem, staleness, machine, factors=None, late=0, combined=mean):
     """The training of ``problem`` in one process, in the order of virtual times.
 
     Args:
         machine: what a step's three messages take is added to its time.
         factors: of the announced passes, in a test of order.
         late: how many ms after its last step a worker's END comes.
+        combined: of gradients that are applied together, what is applied.
     """
     message_s = machine.alpha_s + 8 * (problem.n + 1) * machine.beta_s_per_byte
     done, version, last_s = Trained(problem), 0, -np.inf
@@ -122,8 +128,8 @@ def trained(problem, staleness, machine, factors=None, late=0):
             del clocks[worker]
         if together and (staleness != 0 or min(clocks.values(), default=np.inf) > version):
             done.lags += [version - each for each, _ in together]
-            mean = sum(each for _, each in together) / len(together)
-            done.weights, version = problem.update(done.weights, mean), version + 1
+            applied = combined([each for _, each in together])
+            done.weights, version = problem.update(done.weights, applied), version + 1
             together = []
         start_all(now_s)
     return done

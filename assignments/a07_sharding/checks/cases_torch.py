@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 import ringside
+from checks.cases import Lenient
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, assert_like, cast, machine_of
+from ringside.checking.ring_bytes import received_as_ring
 from ringside.trace import Kind, Trace
 
 BATCH = 3  # samples of a microbatch
@@ -16,25 +18,28 @@ BATCH = 3  # samples of a microbatch
 
 
 @dataclass(frozen=True)
-class Train(Case):
+class Train(Lenient):
     """Training of a network of ``given/layers_torch.py`` in ``ZeRO3``.
 
     Attributes:
         widths: of the layers' inputs and of the output.
         blocks: how many layers each child of the network has; (): its children are the layers.
         microbatches: of a step; each has a backward pass and a ``finish`` of its own.
-        evaluate: two inputs go through the network before each step, without a graph.
+        evaluate: an input goes through the network before each step, and another one between
+            ``finish`` and the optimizer's step, both without a graph.
         by_layer: a function names the layers that are sharded; else the network's children are.
         keep_zeros: gradients become zeros between steps, not None.
         optimizer: "sgd" (with momentum 0.5) or "adam".
         second: another network makes a step before.
         costs: seconds of virtual time of a layer's forward and of its backward pass.
         stretched: the time is that on so many ranks, which cut the same layers into more shards.
+        asks: "values" must be right. Where "order", "bytes", "memory" or "time" is asked, the
+            ranks must have received what right values need. Elsewhere a usual mistake is forgiven.
     """
 
     target = "zero3_torch:ZeRO3"
     through = "checks/inside_torch.py:train"
-    widths: tuple = (4, 6, 5, 3)
+    widths: tuple = (5, 12, 24, 12)
     blocks: tuple = ()
     bias: bool = True
     dtype: str = "float64"
@@ -47,6 +52,7 @@ class Train(Case):
     second: bool = False
     costs: tuple = (1e-6, 2e-6)
     stretched: int = 0
+    asks: str = "values"
 
     @property
     def lr(self):
@@ -119,8 +125,12 @@ class Train(Case):
         }  # fmt: skip
         return self.spec, self.handed(rank), *self.batches(rank), options
 
-    def serial(self):
+    def serial(self, mistake=""):
         """One process that has everything.
+
+        Args:
+            mistake: "sum", "last microbatch" or "stale": what usually takes the place of the mean,
+                of the sum over microbatches, and of the last layer's new parameters.
 
         Returns:
             A dict: ``gradients`` (per step and part), ``params`` (per part), ``outputs`` and
@@ -132,21 +142,26 @@ class Train(Case):
             "outputs": [[] for _ in batches],
             "evaluations": [[] for _ in batches],
         }
-        update = Optimizer(self)
+        update, used = Optimizer(self), params
         for step in range(self.steps):
             total = [[np.zeros_like(each) for each in part] for part in params]
             for rank, (steps, evaluated) in enumerate(batches):
                 with self.passes_of(rank):
-                    answers = [forward(params, x)[0] for x in evaluated]
-                    result["evaluations"][rank].append(answers)
+                    before, after = evaluated[:1], evaluated[1:]
+                    answers = [forward(used, x)[0] for x in before]
                     for x, target in steps[step]:
-                        gradients, output = backward(params, x, target)
+                        gradients, output = backward(used, x, target)
+                        share = 1 if mistake == "sum" else 1 / self.p
+                        last = x is steps[step][-1][0] or mistake != "last microbatch"
                         for sums, own in zip(total, gradients, strict=True):
                             for one, each in zip(sums, own, strict=True):
-                                one += each / self.p
+                                one += each * share * last
+                    answers += [forward(params, x)[0] for x in after]
+                    result["evaluations"][rank].append(answers)
                 result["outputs"][rank].append(output)
             result["gradients"].append(total)
-            params = update(params, total)
+            old, params = params, update(params, total)
+            used = [*params[:-1], old[-1]] if mistake == "stale" and self.evaluate else params
         return cast({**result, "params": params}, self.dtype)
 
     def shards(self, parts, rank):
@@ -157,8 +172,8 @@ class Train(Case):
         ]
         return [np.split(each, self.p)[rank] for each in joined]
 
-    def right(self):
-        serial = self.serial()
+    def right(self, mistake=""):
+        serial = self.serial(mistake)
         return [
             {
                 "evaluations": serial["evaluations"][rank],
@@ -168,6 +183,32 @@ class Train(Case):
             }
             for rank in range(self.p)
         ]
+
+    def wrong(self):
+        named = {
+            "sum": "These are steps with the sum over all ranks; the mean is asked for.",
+            "last microbatch": "The gradients of all but the last microbatch are lost.",
+            "stale": "The last layer computes with what it was before the optimizer's step.",
+        }
+        return {says: self.right(mistake) for mistake, says in named.items()}
+
+    @property
+    def least_nbytes(self):
+        """Of all ranks together: each parameter gathered once and reduced once."""
+        count = sum(int(np.prod(shape)) for part in self.shapes for shape in part)
+        passes = self.steps * self.microbatches
+        return 2 * passes * (self.p - 1) * count * np.dtype(self.dtype).itemsize
+
+    def compare(self, run):
+        if self.asks not in ("order", "bytes", "memory", "time"):
+            super().compare(run)
+            return
+        assert_ran(run, self)
+        if (received := sum(received_as_ring(run))) < self.least_nbytes:
+            raise self.fail(
+                f"all ranks together received {received:.0f} bytes; to gather and to reduce each "
+                f"layer once takes {self.least_nbytes}."
+            )
 
     def check(self, run):
         assert_ran(run, self)
@@ -203,12 +244,14 @@ class Alone(Train):
         ((microbatch,),), _ = self.batches(rank)
         return self.spec, self.handed(rank), *microbatch, self.evaluate
 
+    def right(self, mistake=""):
+        gradients = self.with_(evaluate=False).serial(mistake)["gradients"][0]
+        return [self.shards(gradients, rank) for rank in range(self.p)]
+
     def check(self, run):
         assert_ran(run, self)
-        gradients = self.with_(evaluate=False).serial()["gradients"][0]
-        for rank, value in enumerate(run.values):
-            what = f"the gradient of rank {rank}'s shard"
-            assert_like(value, self.shards(gradients, rank), self, what)
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            assert_like(value, right, self, f"the gradient of rank {rank}'s shard")
 
 
 @dataclass(frozen=True)
@@ -347,7 +390,7 @@ def stretched(trace, world_size, itemsize=8):
 
 
 @dataclass(frozen=True)
-class Hybrid(Case):
+class Hybrid(Lenient):
     """A call on R replicas of S ranks; p is R S, and S ranks in a row are a replica.
 
     Attributes:
@@ -407,20 +450,34 @@ class Gather(Hybrid):
 
 @dataclass(frozen=True)
 class Synchronise(Hybrid):
-    """The mean of all ranks' gradients, in parts."""
+    """The mean of all ranks' gradients, in parts.
+
+    Attributes:
+        asks: "values" must be right; where something else is asked, a wrong divisor is forgiven.
+    """
 
     target = "hsdp_torch:synchronise"
+    asks: str = "values"
 
     def inputs(self, rank):
         rng = self.rng(rank)
         gradients = [rng.standard_normal(n).astype(self.dtype) for n in self.lengths]
         return "synchronise", self.shard_size, gradients
 
-    def right(self):
+    def right(self, factor=1):
         own, size = [self.inputs(rank)[2] for rank in range(self.p)], self.shard_size
         means = [np.mean(np.array(each, "float64"), axis=0) for each in zip(*own, strict=True)]
-        means = cast(means, self.dtype)
+        means = cast([factor * mean for mean in means], self.dtype)
         return [[np.split(mean, size)[rank % size] for mean in means] for rank in range(self.p)]
+
+    def wrong(self):
+        return {
+            "This is the sum over all ranks; the mean is asked for.": self.right(self.p),
+            "This sum over all ranks is divided by S alone; the mean over R S ranks is asked for.":
+                self.right(self.replicas),
+            "This sum over all ranks is divided by R alone; the mean over R S ranks is asked for.":
+                self.right(self.shard_size),
+        }  # fmt: skip
 
     @property
     def time_s(self):

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from given.gpt_memory import Sizes, num_parameters
 from given.layers import make_layers
 from given.offload_model import Layer
 
@@ -33,9 +34,10 @@ def partition_calls(comm, target, calls):
         Per call ``(result, exception's type, changed)``, as ``ringside.checking.inside.several``
         does; a result that shares memory where it must not counts as a change.
     """
-    function, answers = find(target), []
+    function, answers, alive = find(target), [], []
     for arguments in calls:
         given = tuple(deepcopy(arguments))
+        alive.append(given)  # so that arrays of two calls have different ids
         if function.__name__ == "layout":
             arrays, order, world_size = given
             given = [arrays[index] for index in order], world_size
@@ -159,7 +161,7 @@ def memory_calls(comm, target, calls):
     memory = import_module("memory")
 
     def asked(name, arguments, options=None):
-        given = [memory.Sizes(*each) if isinstance(each, tuple) else each for each in arguments]
+        given = [Sizes(*each) if isinstance(each, tuple) else each for each in arguments]
         return getattr(memory, name)(*given, **(options or {}))
 
     def parts(name, result, arguments, options):
@@ -168,7 +170,7 @@ def memory_calls(comm, target, calls):
             return [asked(name, [(1, *sizes[1:]), batch])]
         if name == "step_bytes":
             sizes, batch, *ranks_and_stage = arguments
-            state = asked("state_bytes", [asked("num_parameters", [sizes]), *ranks_and_stage])
+            state = asked("state_bytes", [num_parameters(Sizes(*sizes)), *ranks_and_stage])
             return [state, asked("activation_bytes", [sizes, batch], options)]
         if name in ("most_layers", "fewest_ranks"):
             better = result + 1 if name == "most_layers" else result - 1

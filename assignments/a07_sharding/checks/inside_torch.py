@@ -29,7 +29,8 @@ def train(group, spec, params, steps, evaluated, options):
         params: this rank's parameters, in the order of ``network.parameters()``.
         steps: per step a list of microbatches ``(x, target)``, each with a backward pass and a
             ``finish`` of its own.
-        evaluated: inputs, each of which goes through the network before each step without a graph.
+        evaluated: inputs that go through the network in each step without a graph: the first one
+            before it, the others between ``finish`` and the optimizer's step.
         options: a dict with ``by_layer``, ``optimizer`` ("sgd" or "adam"), ``lr``,
             ``set_to_none``, and ``second``: another network makes a step before.
 
@@ -51,8 +52,7 @@ def train(group, spec, params, steps, evaluated, options):
         optimizer = torch.optim.SGD(shards, lr=options["lr"], momentum=0.5)
     result = {"gradients": [], "outputs": [], "evaluations": []}
     for microbatches in steps:
-        with torch.no_grad():
-            result["evaluations"].append([zero(x).clone() for x in evaluated])
+        result["evaluations"].append(_evaluations(zero, evaluated[:1]))
         optimizer.zero_grad(set_to_none=options["set_to_none"])
         for x, target in microbatches:
             output = zero(x)
@@ -60,6 +60,7 @@ def train(group, spec, params, steps, evaluated, options):
             zero.finish()
         result["outputs"].append(output.detach().clone())
         result["gradients"].append([None if s.grad is None else s.grad.clone() for s in shards])
+        result["evaluations"][-1] += _evaluations(zero, evaluated[1:])
         optimizer.step()
     result["shards"] = _copies(shards)
     return result
@@ -118,6 +119,11 @@ def _filled(spec, params):
 def _wrapped(net, group, by_layer):
     make = import_module("zero3_torch").ZeRO3
     return make(net, group, is_layer) if by_layer else make(net, group)
+
+
+def _evaluations(zero, inputs):
+    with torch.no_grad():
+        return [zero(x).clone() for x in inputs]
 
 
 def _copies(tensors):

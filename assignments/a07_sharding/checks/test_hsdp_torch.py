@@ -7,32 +7,32 @@ from ringside.trace import Kind
 
 suite = Suite("hsdp_torch")
 SEVERAL, ONE = "several shards and replicas", "one shard, or one replica"
-TWO_LEVELS, BETWEEN = "two levels", "bytes between"
 EVEN = (
     "name=even links,alpha_s=2.7e-06,beta_s_per_byte=8e-11,intra_alpha_s=6e-07,"
     "intra_beta_s_per_byte=8e-11,ranks_per_node=4,gpus_per_nic=4,memory_bytes_per_s=1e18,"
     "flop_per_s=1e18"
 )
 ZARATAN = "zaratan,kernel_overhead_s=0,memory_bytes_per_s=1e18"
-AT_ONCE = Synchronise(8, 2, parts=(40_000,) * 6, dtype="float32", machine=EVEN)
+AT_ONCE = Synchronise(8, 2, parts=(40_000,) * 6, dtype="float32", asks="time", machine=EVEN)
 
 
-@suite.test("values", "values", group(SEVERAL, Gather(4), weight=3), group(ONE, Gather(3, 1)), weight=14)
+@suite.test("gather", "values", group(SEVERAL, Gather(4), weight=3), group(ONE, Gather(3, 1)))
 def test_gather(case, run):
     """Whole layers, the same on all ranks."""
 
 
 @suite.test(
-    "values", "values", group(SEVERAL, Synchronise(4), Synchronise(4, dtype="float32"), weight=3),
-    group(ONE, Synchronise(3, 3)), weight=20,
+    "mean", "values", group(SEVERAL, Synchronise(4), Synchronise(4, dtype="float32"), weight=3),
+    group(ONE, Synchronise(3, 3)),
 )  # fmt: skip
 def test_mean_of_gradients(case, run):
     """Each rank's part of the mean over all ranks."""
 
 
 @suite.test(
-    "values", "values", *(function(4, parts=()) for function in (Gather, Synchronise)), Gather(4),
-    Synchronise(4), Refused(4), weight=6,
+    "rules", "values", group("gather", Gather(4, parts=()), Gather(4)),
+    group("synchronise", Synchronise(4, parts=(), asks="inputs"), Synchronise(4, asks="inputs")),
+    group("what can't be cut", Refused(4)), weight=6,
 )  # fmt: skip
 def test_inputs_stay_and_other_lengths(case, run):
     for rank, value in enumerate(run.values):
@@ -40,7 +40,7 @@ def test_inputs_stay_and_other_lengths(case, run):
             raise case.fail(f"rank {rank} changed its input.")
 
 
-test_real_gloo = suite.real_ranks("reality", Gather(2, 1), Synchronise(2, 2), weight=4)
+test_real_gloo = suite.real_ranks("rules", Gather(2, 1), Synchronise(2, 2), weight=2)
 
 
 def moved(run, case, between):
@@ -79,7 +79,11 @@ def assert_within(nbytes, allowed, case, where):
             )
 
 
-@suite.test("communication", "communication", Gather(6, parts=(8, 4)), Synchronise(6, parts=(8, 4)), weight=10)
+@suite.test(
+    "inside", "communication", group("gather", Gather(6, parts=(8, 4))),
+    group("synchronise", Synchronise(6, parts=(8, 4), asks="bytes"),
+          Synchronise(6, parts=(8, 4), dtype="float32", asks="bytes"), weight=3),
+)  # fmt: skip
 def test_bytes_inside(case, run, ranks):
     size = case.shard_size
     ranks.record(case, run, {})
@@ -87,15 +91,10 @@ def test_bytes_inside(case, run, ranks):
     assert_within(moved(run, case, between=False), allowed, case, "inside")
 
 
-@suite.test(
-    "point", "communication", group(TWO_LEVELS, Levels(4)),
-    group(BETWEEN, Synchronise(6, parts=(8, 4)), Synchronise(6, 3, parts=(8, 4))), weight=14,
-)  # fmt: skip
+@suite.test("levels", "communication", Levels(4), Levels(6), Levels(6, 3), checked=False)
 def test_bytes_between(case, run, ranks):
-    """Its first part asks whether there are two levels at all, whatever the values are."""
-    if isinstance(case, Levels):
-        assert_two_levels(run, case)
-        return
+    """Whatever the values are, there are two levels, and only parts cross."""
+    assert_two_levels(run, case)
     ranks.record(case, run, {})
     part_nbytes = case.nbytes / case.shard_size
     allowed = 2 * part_nbytes * (case.replicas - 1) / case.replicas
@@ -125,23 +124,26 @@ def assert_two_levels(run, case):
 
 
 test_given_groups_are_used = suite.given_communicator(
-    "group", Gather(4), Synchronise(4), comm="the groups", weight=6
-)
+    "rules", group("gather", Gather(4)), group("synchronise", Synchronise(4, asks="groups")),
+    comm="the groups", weight=3,
+)  # fmt: skip
 test_everything_is_waited_for = suite.slow_messages(
-    "safety", Gather(4), Synchronise(4), kinds=[Kind.COLLECTIVE], weight=10
-)
+    "waited", group("gather", Gather(4)), group("synchronise", Synchronise(4, asks="waits")),
+    kinds=[Kind.COLLECTIVE],
+)  # fmt: skip
 
 
-@suite.test("speed", "speed", AT_ONCE, weight=10)
+@suite.test("time", "speed", AT_ONCE, weight=9)
 def test_both_levels_work_at_once(case, run):
     assert_makespan(run, case.time_s, case, half=1.3)
 
 
-@suite.test("speed", "speed", StepOf(8, machine=ZARATAN), weight=6)
+@suite.test("time", "speed", StepOf(8, machine=ZARATAN), weight=5)
 def test_a_step_beats_plain_sharding_over_slow_links(case, run, ranks):
     plain = called(ranks, case, "checks/inside_torch.py:flat_step", [(case.lengths,)] * case.p)
     if run.makespan_s > 0.6 * plain.raise_for_error().makespan_s:
         raise case.fail(
             f"a step takes {run.makespan_s * 1e6:.0f} µs on two nodes of zaratan; plain sharding "
-            f"takes {plain.makespan_s * 1e6:.0f} µs, and at most 0.6 times that is asked for."
+            f"takes {plain.makespan_s * 1e6:.0f} µs. At most 0.6 times that is asked for; this is "
+            f"{run.makespan_s / plain.makespan_s:.3f} times."
         )

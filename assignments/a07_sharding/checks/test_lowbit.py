@@ -8,8 +8,7 @@ from ringside.checking.suite import Suite, group
 
 suite = Suite("lowbit")
 GATHER, SCATTER = "all_gather", "reduce_scatter"
-LEVELS, LEVEL = "several ranks a node on several nodes", "one node, or nodes of one rank"
-ZEROS, SPECIAL = "zeros", "NaN and infinities"
+KINDS = (("zeros", "zeros", "zeros", 4), ("NaN and infinities", "special", "values", 6))
 NODES = "zaratan,eager_threshold_bytes=0,alpha_s=1e-7,intra_alpha_s=2e-8"  # bytes take the time
 
 
@@ -19,8 +18,7 @@ def both(gathered, scattered):
 
 
 @suite.test(
-    "point", "communication", *both([Gathered(4, 640)], [Scattered(4, 2560)]),
-    checked=False, weight=6,
+    "codes", "communication", *both([Gathered(4, 640)], [Scattered(4, 2560)]), checked=False
 )  # fmt: skip
 def test_codes_travel(case, run):
     """Whatever the values are, no rank sends or receives half of float32's bytes, or nothing."""
@@ -37,12 +35,14 @@ def test_codes_travel(case, run):
                 )
 
 
-@suite.test("values", "values", Gathered(2), Gathered(3, bits=4), weight=8)
+@suite.test("gather", "values", Gathered(2), Gathered(3, bits=4), weight=6)
 def test_all_gather(case, run):
     """All elements within half a step of their blocks."""
 
 
-@suite.test("values", "values", Gathered(3), Gathered(2, bits=4), weight=9)
+@suite.test(
+    "gather", "values", Gathered(3, asks="bits"), Gathered(2, bits=4, asks="bits"), weight=11
+)  # fmt: skip
 def test_all_ranks_have_the_same_bits(case, run):
     first = run.values[0]
     for rank, value in enumerate(run.values):
@@ -56,61 +56,78 @@ def test_all_ranks_have_the_same_bits(case, run):
             )
 
 
-@suite.test(
-    "values", "values", group(LEVELS, Scattered(4, 128), weight=3),
-    group(LEVEL, Scattered(3, 96, per_node=3),
-          Scattered(3, 96, 4, per_node=1)), weight=13,
-)  # fmt: skip
+@suite.test("scatter", "values", Scattered(3, 96, per_node=3), Scattered(2, 64, 4), weight=3)
 def test_reduce_scatter(case, run):
-    """Each rank's own part of the sum, within the error of two hops."""
+    """Each rank's own part of the sum on one node, where nothing travels twice."""
+
+
+@suite.test(
+    "levels", "values", Scattered(4, 128), Scattered(6, 192, 4, per_node=3),
+    Scattered(3, 96, 4, per_node=1), weight=11,
+)  # fmt: skip
+def test_reduce_scatter_on_two_levels(case, run):
+    """Within the error of two hops."""
 
 
 UNEVEN = {"n": 192, "kind": "uneven"}
 
 
-@suite.test("values", "values", *both([Gathered(2, **UNEVEN)], [Scattered(4, **UNEVEN)]), weight=12)
+@suite.test("blocks", "values", *both([Gathered(2, **UNEVEN)], [Scattered(2, **UNEVEN)]))
 def test_each_block_has_a_scale(case, run):
     """Small numbers are not measured by large ones elsewhere."""
 
 
 @suite.test(
-    "values", "values", *both(
-        [Gathered(2, n, 4) for n in (0, 1, 37)],
-        [Scattered(4, n, 4) for n in (0, 3, 148)],
-    ), weight=6,
+    "awkward", "values", *both(
+        [Gathered(2, n, 4, asks="lengths") for n in (0, 1, 37)],
+        [Scattered(2, n, 4, asks="lengths") for n in (0, 3, 74)],
+    ), weight=3,
 )  # fmt: skip
 def test_any_length(case, run):
     """An odd number of codes, a block that is cut off, parts of padding, or nothing at all."""
 
 
 @suite.test(
-    "values", "values",
-    group(ZEROS, Gathered(2, 48, kind="zeros"), Scattered(4, 192, 4, kind="zeros")),
-    group(SPECIAL, Gathered(2, 48, kind="special"), Scattered(4, 192, kind="special")), weight=7,
+    "awkward", "values",
+    *(
+        group(f"{name}, {function}", kind(2, n, kind=numbers, asks=asks), weight=weight)
+        for name, numbers, asks, weight in KINDS
+        for function, kind, n in ((GATHER, Gathered, 48), (SCATTER, Scattered, 96))
+    ),
+    weight=10,
 )  # fmt: skip
 def test_zeros_nan_and_infinities(case, run):
     """Zeros are exact, and what isn't finite isn't lost."""
 
 
-@suite.test("values", "values", Scattered(8, 8 * 600, 4, kind="alike", per_node=8), weight=10)
+@suite.test("scatter", "values", Scattered(8, 8 * 600, 4, kind="alike", per_node=8), weight=12)
 def test_error_of_a_sum_grows_as_in_two_hops(case, run):
     """Quantised partial sums of equal signs would be off by more."""
 
 
-test_real_mpi = suite.real_ranks("reality", Gathered(3, 20, 4), Scattered(4, 56, 4), weight=2)
+test_real_mpi = suite.real_ranks(
+    "rules", Gathered(3, 20, 4, asks="any"), Scattered(2, 28, 4, asks="any")
+)
 
 
 @suite.test(
-    "communication", "communication",
-    *both([Gathered(2), Gathered(3, 250, 4, 128)],
-          [Scattered(4, 1000, 4, 128), Scattered(6, 600, per_node=3)]), weight=10,
+    "costs", "communication",
+    *both([Gathered(2, asks="bytes"), Gathered(3, 250, 4, 128, asks="bytes")],
+          [Scattered(2, 500, 4, 128, asks="bytes")]), weight=1,
+)  # fmt: skip
+def test_bytes_of_codes_and_scales(case, run, ranks):
+    ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
+    assert_own_messages(run, case)
+    assert_bytes(run, [case.nbytes] * case.p, case)
+
+
+@suite.test(
+    "levels", "communication", Scattered(4, 1000, 4, 128, asks="bytes"),
+    Scattered(6, 600, per_node=3, asks="bytes"), weight=14,
 )  # fmt: skip
 def test_bytes_on_each_level(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": [case.nbytes] * case.p})
     assert_own_messages(run, case)
-    if isinstance(case, Gathered):
-        assert_bytes(run, [case.nbytes] * case.p, case)
-        return
     node, sent = np.arange(case.p) // case.per_node, np.asarray(run.bytes_matrix())
     for rank, row in enumerate(sent):
         own = node == node[rank]
@@ -125,18 +142,24 @@ def test_bytes_on_each_level(case, run, ranks):
                 )
 
 
-test_given_communicator_is_used = suite.given_communicator("group", Gathered(3), Scattered(4, 64), weight=4)
+test_given_communicator_is_used = suite.given_communicator(
+    "rules", *both([Gathered(3, asks="peace")], [Scattered(2, 32, asks="peace")])
+)
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    "safety", *both([Gathered(4)], [Scattered(4, 64)]), weight=6
+    "rules", *both([Gathered(4, asks="order")], [Scattered(4, 64, per_node=4, asks="order")])
 )
 test_inputs_stay_and_a_second_call_is_right = suite.second_call(
-    "values", Gathered(3), Scattered(4, 64), inputs_kept=True, weight=2
+    "rules",
+    *both([Gathered(3, asks="inputs")], [Scattered(2, 32, asks="inputs")]),
+    inputs_kept=True,
 )
 
 
 @suite.test(
-    "speed", "speed", Gathered(8, 20_000, machine="long wire"),
-    Scattered(8, 160_000, machine=NODES, per_node=4), weight=5,
+    "costs", "speed", *both(
+        [Gathered(8, 20_000, asks="time", machine="long wire")],
+        [Scattered(8, 160_000, asks="time", machine=NODES, per_node=4)],
+    ), weight=2,
 )  # fmt: skip
 def test_time(case, run):
     assert_makespan(run, case.time_s, case)

@@ -8,41 +8,49 @@ from ringside.trace import Kind
 suite = Suite("zero2")
 EQUAL = (6,) * 9  # 2, 3 and 4 ranks own whole layers
 MIXED = (5, 4, 6, 3, 5, 4, 6, 3)  # on up to 5 ranks a layer has one owner, or two
+LONG = (2, 12, 2, 1, 2, 1)  # 72 elements, of which layer 0 has half
 WHOLE, OTHER = "layers of whole shards", "other layers"
-AT_ALL, AT_ONCE = "sending layer by layer", "sending before the next layer"
+PADDED, EMPTY = "shards with some padding", "shards of nothing but padding"
 
 
-@suite.test("values", "values", Backward(2), Backward(4, announced=True), weight=16)
+@suite.test(
+    "mean", "values", Backward(2, EQUAL), Backward(4, EQUAL, announced=True), weight=3
+)  # fmt: skip
 def test_shards_on_2_and_4_ranks(case, run):
     """The mean gradient's shard, and a rank's own gradient of its input."""
 
 
-@suite.test("values", "values", Backward(3), weight=12)
+@suite.test("mean", "values", Backward(3, EQUAL), Backward(5, (6,) * 6), weight=5)
 def test_shards_on_3_and_5_ranks(case, run):
     """Numbers of ranks that are no powers of two."""
 
 
-@suite.test("values", "values", Backward(5, (2, 12, 1, 1, 1)), weight=10)
+@suite.test("owners", "values", Backward(8, LONG))
 def test_layers_with_several_owners_and_owners_of_several_layers(case, run):
     """A layer may be longer than a shard, or much shorter."""
 
 
-@suite.test("values", "values", Backward(3, (1, 1)), weight=5)
-def test_more_ranks_than_elements(case, run):
-    """Shards of nothing but padding."""
+@suite.test(
+    "padding", "values", group(PADDED, Backward(4, MIXED), Backward(8, MIXED), weight=2),
+    group(EMPTY, Backward(4, (1, 1))),
+)  # fmt: skip
+def test_padding(case, run):
+    """Lengths that N doesn't divide, and more ranks than elements."""
 
 
-@suite.test("values", "values", Backward(4, EQUAL, dtype="float32"), weight=3)
+@suite.test("mean", "values", Backward(4, EQUAL, dtype="float32"))
 def test_float32(case, run):
     """Shards have the gradients' dtype."""
 
 
-test_real_mpi = suite.real_ranks("reality", Backward(2, (5, 4, 3)), weight=4)
+test_real_mpi = suite.real_ranks("mean", Backward(2, EQUAL))
 
 
 @suite.test(
-    "communication", "communication", group(WHOLE, Backward(2, EQUAL), Backward(4, EQUAL), weight=2),
-    group(OTHER, Backward(4, (6, 5, 4)), Backward(12, (6, 5, 4))), weight=14,
+    "bytes", "communication",
+    group(WHOLE, *(Backward(p, EQUAL, asks="bytes") for p in (2, 4)),
+          Backward(4, EQUAL, dtype="float32", asks="bytes"), weight=3),
+    group(OTHER, *(Backward(p, LONG, asks="bytes") for p in (8, 12))),
 )  # fmt: skip
 def test_bytes_per_rank(case, run, ranks):
     allowed = case.p * case.shard_size * case.itemsize
@@ -78,15 +86,17 @@ def assert_sent_early(run, case):
             )
 
 
+@suite.test("layer_by_layer", "schedule", BackwardOrder(4, EQUAL, announced=True))
+def test_gradients_leave_layer_by_layer(case, run):
+    """Whatever the values are."""
+    assert_sent_early(run, case)
+
+
 @suite.test(
-    "point", "schedule", group(AT_ALL, BackwardOrder(4, EQUAL, announced=True)),
-    group(AT_ONCE, Backward(2, EQUAL, announced=True)), weight=14,
+    "at_once", "schedule",
+    *(Backward(p, EQUAL, announced=True, asks="order") for p in (2, 4)),
 )  # fmt: skip
 def test_gradients_leave_before_the_next_layer(case, run):
-    """Its first part asks whether layers are sent one by one at all, whatever the values are."""
-    if isinstance(case, BackwardOrder):
-        assert_sent_early(run, case)
-        return
     for rank, ops in enumerate(run.trace.ops):
         begun = passes(ops)
         order = [layer for _, layer in begun]
@@ -104,10 +114,12 @@ def test_gradients_leave_before_the_next_layer(case, run):
                 )
 
 
-test_given_communicator_is_used = suite.given_communicator("group", Backward(3), weight=4)
+test_given_communicator_is_used = suite.given_communicator(
+    "rules", Backward(4, EQUAL, asks="peace")
+)
 
 
-@suite.test("memory", "memory", Backward(4, (60,) * 13, watched=True), weight=8)
+@suite.test("memory", "memory", Backward(4, (60,) * 13, watched=True, asks="memory"))
 def test_no_rank_holds_the_whole_gradient(case, run):
     bound = case.itemsize * (case.shard_size + 3 * max(case.sizes))
     for rank, value in enumerate(run.values):
@@ -120,5 +132,6 @@ def test_no_rank_holds_the_whole_gradient(case, run):
 
 
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    "safety", Backward(4), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=10
-)
+    "rules", Backward(4, EQUAL, asks="order"), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE],
+    weight=3,
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """A small GPT whose memory is counted: supplied, nothing to write.
 
-What it keeps for the backward pass is what ``memory.py`` counts: dropout's masks have one byte an
-element, attention stores its probabilities, and all other tensors have the dtype of the weights.
+What it keeps for the backward pass is what ``gpt_memory.py`` counts: dropout's masks have one byte
+an element, attention stores its probabilities, and all other tensors have the dtype of the weights.
 
 ``ringside.run("given/gpt_torch.py:kept", ...)`` answers with what torch's tracker counted: each
 allocation and release of a tensor's storage, see ``Result.memory``.

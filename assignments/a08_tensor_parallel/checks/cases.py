@@ -18,6 +18,7 @@ from ringside.checking import Verdict, assert_ran
 from ringside.checking.cases import Case, Formula
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+ROUGHLY = 0.01  # where a test is about something else: low precision costs its points once
 SEEDED = tuple(name for name in Formula.unsaid if name != "seed")  # of cases that draw something
 HOWS = {  # per result: what sentences call it, and which layer it is of
     "": [("rank {rank}'s", 0)],
@@ -53,6 +54,20 @@ def assert_near(value, right, case, what, dtype="", size=1.0):
     """
     dtype = dtype or case.dtype
     right = np.asarray(right)
+    assert_formed(value, right, case, what, dtype)
+    with np.errstate(all="ignore"):  # what comes back may be anything, infinities too
+        off = float(np.linalg.norm((value.astype("float64") - right).ravel()))
+    norm = max(1.0, float(np.linalg.norm(right.ravel())))
+    allowed = TOLERANCE[dtype] * size if case.exact else ROUGHLY
+    if not off <= allowed * norm:  # a NaN is wrong, too
+        raise case.fail(
+            f"{what} is off by {off / norm:.2g} of its norm (or of 1) from the whole layer's on "
+            f"one rank; {allowed:.1g} is allowed."
+        )
+
+
+def assert_formed(value, right, case, what, dtype):
+    """An array of the right dtype and shape."""
     if not isinstance(value, np.ndarray):
         kind = "None" if value is None else f"of type {type(value).__name__}"
         raise case.fail(f"{what} is {kind}; it must be an array.")
@@ -60,14 +75,6 @@ def assert_near(value, right, case, what, dtype="", size=1.0):
         raise case.fail(
             f"{what} has shape {value.shape} and dtype {value.dtype}; it must have {right.shape} "
             f"and {dtype}."
-        )
-    with np.errstate(all="ignore"):  # what comes back may be anything, infinities too
-        off = float(np.linalg.norm((value.astype("float64") - right).ravel()))
-    off /= max(1.0, float(np.linalg.norm(right.ravel()))) * size
-    if not off <= TOLERANCE[dtype]:  # a NaN is wrong, too
-        raise case.fail(
-            f"{what} is off by {off:.2g} of its norm (or of 1) from the whole layer's on one rank; "
-            f"{TOLERANCE[dtype]:g} is allowed."
         )
 
 
@@ -99,6 +106,8 @@ class Layer(Case):
         how: what is called (``checks/inside.py:passes``).
         then: ``(n, *widths)`` of a second layer; (): as the first one.
         then_dtype: of the second layer, where it is another one.
+        exact: all results are compared, to the last digit asked for; else those that other layers
+            get, roughly.
         wide: the time is that of a run stretched to so many ranks; 0: of the run itself.
     """
 
@@ -106,6 +115,7 @@ class Layer(Case):
     called: ClassVar[str] = ""  # what sentences call the functions
     layer: ClassVar[str] = ""  # for ``through``
     result_names: ClassVar[tuple] = ()  # of what both passes give
+    passed_on: ClassVar[int] = 2  # so many of the results go to other layers
     # The axis along which each is cut; None: every rank has it whole.
     x_cut: ClassVar[object] = None
     param_cuts: ClassVar[tuple] = ()
@@ -123,6 +133,7 @@ class Layer(Case):
     then: tuple = ()
     then_dtype: str = ""
     wide: int = 0
+    exact: bool = dataclasses.field(default=False, kw_only=True)
     machine: str = dataclasses.field(default="buffered", kw_only=True)
 
     def drawn(self, rng):
@@ -139,6 +150,7 @@ class Layer(Case):
 
     def __str__(self):
         text = super().__str__().replace(f", how {self.how}", "")  # sentences say it
+        text = text.replace(", exact", "")
         return text.replace(self.function, self.called, 1)
 
     @functools.cached_property
@@ -184,10 +196,18 @@ class Layer(Case):
         """Is there a second layer?"""
         return any(number for _, number in HOWS[self.how])
 
-    def right(self):
+    @property
+    def exactly(self):
+        """``whole``, in float64."""
         x, params, grad = self.whole
         x, *params, grad = (each.astype("float64") for each in (x, *params, grad))
-        y, grad_x, *grads = self.serial(x, params, grad)
+        return x, params, grad
+
+    def right(self):
+        return self.dealt_out(*self.serial(*self.exactly))
+
+    def dealt_out(self, y, grad_x, *grads):
+        """Each rank's part of what the whole layer gives."""
         return [
             (
                 self.cut(y, self.y_cut, rank),
@@ -224,12 +244,23 @@ class Layer(Case):
             if value.get("fixed"):
                 raise self.fail(f"rank {rank} returned an array that its caller can't write to.")
 
-    def _check_results(self, got, right, case, whose):
+    def check_form(self, run, compared=0):
+        """Results of the right shapes and dtypes, the first ``compared`` of which are near."""
+        assert_ran(run, self)
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            self._check_results(value["results"][0], right, self, f"rank {rank}'s", compared)
+
+    def _check_results(self, got, right, case, whose, compared=None):
         if not isinstance(got, list | tuple) or len(got) != len(right):
             names = ", ".join(self.result_names)
             raise self.fail(f"{whose} results must be {len(right)} arrays: {names}.")
-        for name, array, each in zip(self.result_names, got, right, strict=True):
-            assert_near(array, each, self, f"{whose} {name}", case.dtype, case.size)
+        if compared is None:
+            compared = len(right) if self.exact else self.passed_on
+        for number, triple in enumerate(zip(self.result_names, got, right, strict=True)):
+            name, array, each = triple
+            assert_formed(array, each, self, f"{whose} {name}", case.dtype)
+            if number < compared:
+                assert_near(array, each, self, f"{whose} {name}", case.dtype, case.size)
 
     # What the docstrings allow
 
@@ -378,6 +409,13 @@ class ColumnLayer(Linear):
     def count(self):
         return self.widths[1]
 
+    def wrong(self):
+        _, (W, _), grad = self.exactly
+        alone = [self.cut(grad, 1, r) @ self.cut(W, 1, r).T for r in range(self.p)]
+        pairs = zip(alone, self.right(), strict=True)
+        own = [(y, dx, *grads) for dx, (y, _, *grads) in pairs]
+        return {"This is a rank's own summand; the gradient of X is the sum of all.": own}
+
 
 @dataclass(frozen=True)
 class RowLayer(Linear):
@@ -396,6 +434,17 @@ class RowLayer(Linear):
     @property
     def rows(self):
         return self.n, self.widths[1]
+
+    def wrong(self):
+        x, (W, b), _ = self.exactly
+        z, *rest = self.serial(*self.exactly)
+        alone = [self.cut(x, 1, r) @ self.cut(W, 0, r) + b for r in range(self.p)]
+        own = [(y, *grads) for y, (_, *grads) in zip(alone, self.right(), strict=True)]
+        often = self.dealt_out(z + (self.p - 1) * b, *rest)
+        return {
+            "b was added on every rank before the sum, so it counts p times.": often,
+            "This is a rank's own summand, and b; Z is the sum of all summands, and b.": own,
+        }
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The calls of mlp.py, attention.py and cross_entropy.py that the tests make."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,30 @@ from given.shards import shard_bounds
 from checks.cases import Layer, Shards, normal, weight
 from ringside import Machine
 from ringside.checking import assert_ran
+
+PARTIAL = (
+    "Layer norm went backward on a rank's summand; the gradients of gamma and beta need the sum."
+)
+
+
+def often(case):
+    """What usual mistakes give that count p times what all ranks have whole, for ``wrong``."""
+    x, params, grad = case.exactly
+    y, *rest = case.serial(x, params, grad)
+    bias, more = params[-1], case.p - 1
+    summed = case.serial(x, params, case.p * grad)
+    return {
+        "The last bias was added on every rank before the sum, so it counts p times.": (
+            case.dealt_out(y + more * bias, *rest)
+        ),
+        "The last bias and the residual were added on every rank, so they count p times.": (
+            case.dealt_out(y + more * (bias + x), *rest)
+        ),
+        "Gradients are p times too large: every rank has the whole gradient of y already.": (
+            case.dealt_out(*summed)
+        ),
+    }
+
 
 # -- mlp -------------------------------------------------------------------------------------------
 
@@ -50,6 +74,19 @@ class MlpLayer(Layer):
         second = a.T @ grad, grad.sum(axis=0)
         return a @ W2 + b2 + x, grad_x + grad, grad_gamma, grad_beta, *first, *second
 
+    def wrong(self):
+        return {**often(self), PARTIAL: [self._partial(rank) for rank in range(self.p)]}
+
+    def _partial(self, rank):
+        """A rank's results where layer norm goes backward on its summand."""
+        x, (gamma, beta, W1, b1, W2, _), grad = self.exactly
+        own = slice(*shard_bounds(len(b1), self.p, rank))
+        n, kept = layer_norm(x, gamma, beta)
+        grad_z = gelu_backward(n @ W1[:, own] + b1[own], grad @ W2[own].T)
+        _, *summands = layer_norm_backward(kept, grad_z @ W1[:, own].T)
+        y, grad_x, _, _, *grads = self.right()[rank]
+        return y, grad_x, *summands, *grads
+
     @property
     def flops(self):
         return 12 * self.n * self.widths[0] * self.widths[1]
@@ -81,6 +118,7 @@ class MeasuredLayer(MlpLayer):
     result_names = MlpLayer.result_names[:2]
     n: int = 256
     widths: tuple = (512, 2048)
+    exact: bool = field(default=True, kw_only=True)
 
     def inputs(self, rank):
         return self.arguments(rank)
@@ -157,6 +195,9 @@ class AttentionLayer(Layer):
         first, second = (n.T @ qkv, qkv.sum(axis=0)), (o_rows.T @ y, y.sum(axis=0))
         return o @ V + c + x, grad_x + grad, grad_gamma, grad_beta, *first, *second
 
+    def wrong(self):
+        return often(self)
+
     @property
     def flops(self):
         d, heads, k, length = self.widths
@@ -193,7 +234,7 @@ class LossLayer(Layer):
     target = "cross_entropy:forward"
     called, layer = "forward and backward", "cross_entropy"
     result_names = ("losses", "gradient of the logits")
-    x_cut = 1
+    x_cut, passed_on = 1, 1  # the backward pass sends nothing: its values are other tests'
     machines: ClassVar = {"long wire": Machine("long wire", alpha_s=1e-6, beta_s_per_byte=1e-7)}
     widths: tuple = (11,)
     logits: str = ""
@@ -226,6 +267,14 @@ class LossLayer(Layer):
         grad_x = np.exp(log_p)
         grad_x[rows, self.words] -= 1
         return -log_p[rows, self.words], grad_x * grad[:, None]
+
+    def wrong(self):
+        x, params, grad = self.exactly
+        mean = self.serial(x, params, grad / max(1, self.n))
+        return {
+            "This is the gradient of the mean of the losses; grad_losses alone says what each "
+            "counts.": self.dealt_out(*mean)
+        }
 
     @property
     def size(self):

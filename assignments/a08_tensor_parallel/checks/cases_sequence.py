@@ -45,6 +45,12 @@ class Gather(OfSequence):
     def backward(self, dys):
         return np.split(sum(dys), self.p)
 
+    def wrong(self):
+        own = self.with_gradients(
+            lambda dys: [np.split(dy, self.p)[rank] for rank, dy in enumerate(dys)]
+        )
+        return {"This is the gradient on this rank alone; all ranks used its positions.": own}
+
     @property
     def own_nbytes(self):
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
@@ -145,10 +151,23 @@ class Block(OnTorch):
         gradients = dict(zip(WHOLE_NAMES, (*of_norm, *of_linear), strict=True))
         return x + inner * mask, dx + dz, gradients
 
+    def right(self):
+        """Per step what the whole sequence on one rank gives."""
+        return [self.serial(*step) for step in self.given[self.before :]]
+
+    def wrong(self):
+        b2, found = self.params["b2"].astype("float64"), []
+        for (z, *rest), (_, _, seed) in zip(self.right(), self.given[self.before :], strict=True):
+            mask = scaled_mask(seed, 0, *z.shape, self.rate) if self.training else 1.0
+            found.append((z + (self.p - 1) * b2 * mask, *rest))
+        return {"b2 was added on every rank before the sum, so it counts p times.": found}
+
     def check(self, run):
         assert_ran(run, self)
-        wanted = [self.serial(*step) for step in self.given[self.before :]]
-        names = WHOLE_NAMES if self.finished else tuple(BLOCK_CUTS)
+        wanted = self.right()
+        names = [
+            name for name in WHOLE_NAMES if (self.exact if name in BLOCK_CUTS else self.finished)
+        ]
         for rank, value in enumerate(run.values):
             verify_registered(value, rank, self)
             for number, (z, dx, _) in enumerate(wanted):

@@ -18,33 +18,35 @@ SCATTER, REDUCE = "reduce_scatter", "all_reduce"
 WIDTHS = (7, 5, 9)
 
 
-@suite.test("values", "values", DataBytes(gives=14400), DataBytes((3, 4), 5, 1, gives=0), weight=10)
+@suite.test("data", "values", DataBytes(gives=14400), DataBytes((3, 4), 5, 1, gives=0))
 def test_data_parallelism(case, run):
     """2 * 3 * 300 elements of 8 bytes."""
 
 
-@suite.test("values", "values", ModelBytes(gives=7560), ModelBytes(backward=SCATTER, gives=7560), weight=12)
+@suite.test(
+    "model", "values", ModelBytes(gives=7560), ModelBytes(backward=SCATTER, gives=7560), weight=2
+)
 def test_model_parallelism_with_reduce_scatter(case, run):
     """3 * 7 * (25 + 20) elements of 8 bytes."""
 
 
-@suite.test("values", "values", ModelBytes(backward=REDUCE, gives=10920), weight=12)
+@suite.test("model", "values", ModelBytes(backward=REDUCE, gives=10920))
 def test_model_parallelism_with_all_reduce(case, run):
     """3 * 7 * (25 + 40) elements of 8 bytes."""
 
 
 @suite.test(
-    "values",
+    "pairs",
     "values",
     PairedBytes((6, 24, 7, 24, 6), 5, 3, gives=3200),
-    PairedBytes((2, 9, 3), 4, 2, gives=192), weight=10,
+    PairedBytes((2, 9, 3), 4, 2, gives=192),
 )
 def test_layers_in_pairs(case, run):
     """2 * 2 * 5 * (13 + 7) elements, and 2 * 4 * 3, of 8 bytes."""
 
 
 @suite.test(
-    "values",
+    "both",
     "values",
     group(
         "one of the two alone",
@@ -52,29 +54,30 @@ def test_layers_in_pairs(case, run):
         HybridBytes(data_size=1, batch=7, gives=2520),
     ),
     group(SCATTER, HybridBytes(gives=17280), HybridBytes(backward=SCATTER, gives=17280)),
-    group(REDUCE, HybridBytes(backward=REDUCE, gives=18560)), weight=10,
+    group(REDUCE, HybridBytes(backward=REDUCE, gives=18560)),
 )
 def test_both_at_once(case, run):
     """8 * (25 + 20) + 2 * 3 * 300 elements of 8 bytes, or 8 * (25 + 40) + 2 * 3 * 300."""
 
 
 @suite.test(
-    "values",
+    "exact",
     "values",
     group("data_bytes", DataBytes(itemsize=2, gives=3600)),
     group("paired_bytes", PairedBytes((6, 24, 7, 24, 6), 5, 3, itemsize=2, gives=800)),
     group("model_bytes", ModelBytes(backward=REDUCE, itemsize=2, gives=2730)),
-    group("hybrid_bytes", HybridBytes(backward=REDUCE, itemsize=2, gives=4640)), weight=4,
+    group("hybrid_bytes", HybridBytes(backward=REDUCE, itemsize=2, gives=4640)),
+    weight=3,
 )
 def test_bytes_of_an_element(case, run):
     """The same with 2 bytes an element."""
 
 
 @suite.test(
-    "values",
+    "crossover",
     "values",
     group(SCATTER, Crossover(backward=SCATTER, gives=16.0), Crossover(gives=16.0)),
-    group(REDUCE, Crossover(backward=REDUCE, gives=12.0)), weight=12,
+    group(REDUCE, Crossover(backward=REDUCE, gives=12.0)),
 )
 def test_crossover(case, run):
     """2 * 288 elements, divided by 24 + 12, or by 24 + 24."""
@@ -94,31 +97,33 @@ def assert_counted(value, case, ranks):
 
 
 @suite.test(
-    "communication",
+    "exact",
     "communication",
     group("data_bytes", DataBytes(WIDTHS, 4, 3)),
-    *(group(each, ModelBytes(WIDTHS, 4, 3, each)) for each in (SCATTER, REDUCE)), weight=10,
+    *(group(each, ModelBytes(WIDTHS, 4, 3, each)) for each in (SCATTER, REDUCE)),
+    weight=3,
 )
 def test_traced_bytes_of_data_and_model_parallelism(case, run, ranks):
     assert_counted(run, case, ranks)
 
 
 @suite.test(
-    "communication",
+    "exact",
     "communication",
     group("paired_bytes", PairedBytes(WIDTHS, 4, 3)),
-    *(group(each, HybridBytes(WIDTHS, 4, 2, 3, each)) for each in (SCATTER, REDUCE)), weight=8,
+    *(group(each, HybridBytes(WIDTHS, 4, 2, 3, each)) for each in (SCATTER, REDUCE)),
+    weight=3,
 )
 def test_traced_bytes_of_pairs_and_grids(case, run, ranks):
     assert_counted(run, case, ranks)
 
 
 @suite.test(
-    "speed",
+    "grid",
     "speed",
     # Of the second network, more than 3 groups would leave some without samples.
     group(SCATTER, BestGrid(gives=((4, 3),)), BestGrid((2, 2, 2), 3, gives=((4, 3),))),
-    group(REDUCE, BestGrid((100, 50, 100), 40, backward=REDUCE, gives=((4, 3), (6, 2)))), weight=12,
+    group(REDUCE, BestGrid((100, 50, 100), 40, backward=REDUCE, gives=((4, 3), (6, 2)))),
 )
 def test_best_grid(case, run):
     """Of those that send as little, each is right."""

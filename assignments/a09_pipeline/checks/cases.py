@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from given import replayed
-from given.actions import parse, text
+from given.actions import BackwardInput, BackwardWeight, Forward, Pair, parse, text
 
 from ringside.checking import Verdict, award
 from ringside.checking.cases import Formula, machine_of
@@ -65,23 +65,41 @@ class Lists(Formula):
             self.check_value(value)
 
     def check_value(self, value):
-        lists = self.read(value)
+        self.assert_complete(value)
+
+    def assert_complete(self, value):
+        """Each pass once, of the kinds that are asked for, and the lists can be run."""
+        lists = self.told_lists(value)
         for stage, actions in enumerate(lists):
             if self.in_halves and any(replayed.kind(each) == replayed.WHOLE for each in actions):
                 raise Verdict(
                     f"{self.call(stage)} has a whole Backward; BackwardInput and BackwardWeight "
                     "are asked for."
                 )
-            if not self.in_pairs and any(replayed.kind(each) == replayed.PAIR for each in actions):
+            pairs = [each for each in actions if replayed.kind(each) == replayed.PAIR]
+            if pairs and not self.in_pairs:
                 raise Verdict(f"{self.call(stage)} has a Pair; single passes are asked for.")
+            if any(replayed.kind(each.forward) != replayed.FORWARD for each in pairs):
+                raise Verdict(
+                    f"{self.call(stage)} has a Pair that begins with its backward pass; it is "
+                    "Pair(forward, backward)."
+                )
+        self.assert_runs(lists)
+
+    def assert_runs(self, lists):
+        """Each pass once, and nobody waits for ever."""
         try:
             replayed.check(lists, self.microbatches, self.num_chunks, self.placement)
         except replayed.ScheduleError as error:
             raise Verdict(f"{self}: {error}.", detail=drawing(lists)) from None
 
-    def read(self, value):
+    def told_lists(self, value):
         """All stages' actions, of what came back."""
         return [parse(words) for words, _ in value]
+
+    def read(self, value):
+        """All stages' actions, as memory and time are judged by."""
+        return self.told_lists(value)
 
     def assert_few_in_flight(self, value, allowed, what):
         """At most so many microbatches at one time on each stage: ``allowed(stage)``."""
@@ -129,22 +147,43 @@ class Interleaved(Lists):
         return self.stages, self.microbatches, self.chunks
 
 
+class InHalves(Lists):
+    """A schedule whose backward passes come in two halves.
+
+    A second half that a list forgets costs the points of completeness alone: memory and time are
+    judged as if it stood at the end. So does a whole backward pass.
+    """
+
+    in_halves = True
+
+    def check_value(self, value):
+        self.assert_runs(self.read(value))
+
+    def read(self, value):
+        return [with_all_halves(actions) for actions in self.told_lists(value)]
+
+
+def with_all_halves(actions):
+    """The list, and at its end the second halves that it forgets."""
+    done = {(each.microbatch, each.chunk) for each in actions if isinstance(each, BackwardWeight)}
+    begun = [each for each in actions if isinstance(each, BackwardInput)]
+    keys = [(each.microbatch, each.chunk) for each in begun]
+    return [*actions, *(BackwardWeight(*key) for key in keys if key not in done)]
+
+
 @dataclass(frozen=True)
-class ZbH1(Lists):
+class ZbH1(InHalves):
     target = "zero_bubble:zb_h1"
-    in_halves = True
 
 
 @dataclass(frozen=True)
-class ZbH2(Lists):
+class ZbH2(InHalves):
     target = "zero_bubble:zb_h2"
-    in_halves = True
 
 
 @dataclass(frozen=True)
-class ZbV(Lists):
+class ZbV(InHalves):
     target = "zero_bubble:zb_v"
-    in_halves = True
     placement = "v"
 
     @property
@@ -166,9 +205,23 @@ class DualPipeV(Lists):
     costs: tuple = field(default=(2.0, 4.0), kw_only=True)
     exchange_s: float = field(default=0.0, kw_only=True)
 
+    def check_value(self, value):
+        """Nothing: pairs, and what is held, are looked at in lists that can't be run, too."""
+
+    def read(self, value):
+        """A pair whose passes are swapped costs the points of completeness alone."""
+        return [[*map(forward_first, actions)] for actions in self.told_lists(value)]
+
     @property
     def num_chunks(self):
         return 2
+
+
+def forward_first(action):
+    """A pair with its forward pass first, or another action as it is."""
+    if isinstance(action, Pair) and isinstance(action.backward, Forward):
+        return Pair(action.backward, action.forward)
+    return action
 
 
 def drawing(lists):

@@ -26,6 +26,7 @@ HALVES = ("F0 F1 I0 F2 W0 I1 W1 I2 W2", "F0 I0 W0 F1 I1 W1 F2 I2 W2")
 CHUNKS = ("F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1")
 STRANGE = ("F2 F0 B0 F1 I2 B1 W2", "F0 B0 F2 B2 F1 I1 W1")
 SWAPPED = ("F0 F1 B0 F2 B1 B2", "F0 B0 F2 F1 B1 B2")  # microbatch 2 overtakes 1
+NEWEST_FIRST = ("F0 F1 F2 B2 B1 B0",)  # what was kept last is needed first
 UNEQUAL = (3, 1, 2, 4)
 USUAL, IN_HALVES = "GPipe and 1F1B", "backward passes in two halves"
 SEVERAL, OTHERS = "several chunks", "orders that no schedule has"
@@ -46,8 +47,8 @@ class Step(Case):
         sizes: samples of a microbatch; microbatch m has ``sizes[m % len(sizes)]``.
         widths: input, hidden layer and output of piece 0; those of piece 1 are turned round, ...
         costs: seconds of a forward and of a backward pass through a piece.
-        ordered: passes must follow the lists; what ``run`` returns is then another test's matter.
-        before: another step is made first, with other numbers.
+        ordered: passes must follow the lists.
+        before: another step is made first, with other numbers and twice as many samples.
         watched: look at the memory that is allocated meanwhile.
     """
 
@@ -132,7 +133,25 @@ class Step(Case):
         return Piece(cast(self.params[number], "float64"), number)
 
     def right(self):
-        """Per stage the loss and its pieces' gradients, by one process."""
+        return self.with_loss(lambda samples: sum(self.batch_sizes))
+
+    def wrong(self):
+        count = len(self.batch_sizes)
+        return {
+            "This is the mean of the microbatches' means; that over all samples is asked for.": (
+                self.with_loss(lambda samples: samples * count)
+            ),
+            "This is the sum over all samples; the mean is asked for.": (
+                self.with_loss(lambda samples: 1)
+            ),
+        }
+
+    def with_loss(self, divisor):
+        """Per stage the loss and its pieces' gradients, by one process.
+
+        Args:
+            divisor: of a microbatch's loss, by its samples.
+        """
         pieces = [self.piece(number) for number in range(self.p * self.chunks)]
         halves = {
             (each.chunk * self.p + stage, each.microbatch)
@@ -140,10 +159,10 @@ class Step(Case):
             for each in actions
             if letter(each) == "I"
         }
-        total, batch_size = 0.0, sum(self.batch_sizes)
+        total = 0.0
         for m, batch in enumerate(zip(self.samples, self.targets, strict=True)):
             x, target = (each.astype("float64") for each in batch)
-            saved = []
+            saved, batch_size = [], divisor(len(x))
             for piece in pieces:
                 with self.passes_of(piece.number % self.p):
                     x, kept = piece.forward(m, x)
@@ -162,17 +181,38 @@ class Step(Case):
 
     def check(self, run):
         assert_ran(run, self)
+        self.check_sent(run)
         for stage, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
-            if not (self.ordered or self.announced):
-                self._check_loss(value["loss"], right[0], stage)
             what = f"stage {stage}'s gradient"
             for chunk, (grads, own) in enumerate(zip(value["grads"], right[1], strict=True)):
                 beside = f"{what} in chunk {chunk}," if self.chunks > 1 else what
                 assert_like(grads, own, self, beside)
-            if not value["kept"]:
-                raise self.fail(f"stage {stage} {self.changed}.")
         if self.ordered or self.announced:
             self.check_order(run)
+
+    def check_sent(self, run):
+        """Each stage sent its neighbours something: nobody has the whole model."""
+        if not hasattr(run, "trace"):  # real ranks have none
+            return
+        sent = run.bytes_matrix()
+        for stage in range(self.p):
+            for other in sorted({stage - 1, stage + 1} & set(range(self.p))):
+                if not sent[self.rank_of(stage), self.rank_of(other)]:
+                    raise self.fail(
+                        f"stage {stage} sent stage {other} no message of its own; each stage "
+                        "computes its pieces alone, and passes on what they make."
+                    )
+
+    def check_losses(self, run):
+        """Each stage returned the loss that it must."""
+        for stage, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            self._check_loss(value["loss"], right[0], stage)
+
+    def check_kept(self, run):
+        """What was given is as it was."""
+        for stage, value in enumerate(run.values):
+            if not value["kept"]:
+                raise self.fail(f"stage {stage} {self.changed}.")
 
     changed = "changed its parameters, inputs or targets, or a list of them"
 

@@ -48,10 +48,7 @@ def shape_of(actions):
     for place, action in enumerate(actions):
         if not isinstance(action, Action):
             return f"a list whose element {place} is of type {type(action).__name__}, not an action"
-        if isinstance(action, Pair) and not (
-            isinstance(action.forward, Forward)
-            and isinstance(action.backward, Backward | BackwardInput)
-        ):
+        if isinstance(action, Pair) and not _is_pair(action):
             return (
                 f"a list whose element {place} is a Pair of other passes than a Forward and a "
                 "Backward or BackwardInput"
@@ -63,6 +60,14 @@ def shape_of(actions):
     return ""
 
 
+def _is_pair(action):
+    """Of a forward and a backward pass; which of them comes first is for the tests to say."""
+    forward, backward = action.forward, action.backward
+    if isinstance(backward, Forward):
+        forward, backward = backward, forward
+    return isinstance(forward, Forward) and isinstance(backward, Backward | BackwardInput)
+
+
 def stepped(comm, params, words, batch_sizes, inputs, targets, costs, before=False, watched=False):
     """One step of ``stage.run``.
 
@@ -70,7 +75,7 @@ def stepped(comm, params, words, batch_sizes, inputs, targets, costs, before=Fal
         params: per chunk its weights and biases.
         words: this stage's actions as text.
         costs: seconds of a forward and of a backward pass through a piece.
-        before: another step is made first, with other numbers.
+        before: another step is made first, with other numbers and twice as many samples.
         watched: look at the memory that is allocated meanwhile.
 
     Returns:
@@ -78,8 +83,11 @@ def stepped(comm, params, words, batch_sizes, inputs, targets, costs, before=Fal
         targets as they were, and the lists of them, and ``peak``, of allocated bytes.
     """
     if before:
-        turned = [each and each[::-1] for each in (batch_sizes, inputs, targets)]
-        stepped(comm, [[each / 2 for each in own] for own in params], words, *turned, costs)
+        halves, sizes = [[each / 2 for each in own] for own in params], [2 * n for n in batch_sizes]
+        twice = [
+            own and [np.concatenate([each, each]) for each in own] for own in (inputs, targets)
+        ]
+        stepped(comm, halves, words, sizes, *twice, costs)
     stage, num_stages = comm.Get_rank(), comm.Get_size()
     pieces = [
         Piece([np.array(each) for each in own], chunk * num_stages + stage, *costs)

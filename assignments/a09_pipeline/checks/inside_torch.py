@@ -23,7 +23,7 @@ def stepped(
         params: per chunk weight, bias, weight, bias; weights of shape ``(d_in, d_out)``.
         words: this stage's actions as text.
         costs: seconds of a forward and of a backward pass through a piece.
-        before: another step is made first, with other numbers.
+        before: another step is made first, with other numbers and twice as many samples.
 
     Returns:
         A dict: ``loss``, ``grads`` (per chunk as ``params``, None where there is none), ``kept``
@@ -32,9 +32,9 @@ def stepped(
         the same after nothing but the forward passes of the list.
     """
     if before:
-        turned = [each and each[::-1] for each in (batch_sizes, inputs, targets)]
-        halves = [[each / 2 for each in own] for own in params]
-        stepped(group, halves, words, *turned, costs, False, recompute, dropout)
+        halves, sizes = [[each / 2 for each in own] for own in params], [2 * n for n in batch_sizes]
+        twice = [own and [torch.cat([each, each]) for each in own] for own in (inputs, targets)]
+        stepped(group, halves, words, sizes, *twice, costs, False, recompute, dropout)
     modules = [
         module_of(own, chunk * group.size() + group.rank(), costs, dropout)
         for chunk, own in enumerate(params)

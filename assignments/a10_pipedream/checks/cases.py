@@ -58,6 +58,25 @@ class Pipeline(Case):
         """``(parameters or gradients of each stage, losses)``, on one process."""
         raise NotImplementedError
 
+    def delayed(self, delays):
+        """The same where stages have these lags: for classes with versions of parameters."""
+        raise NotImplementedError
+
+    def wrong_versions(self):
+        """What a training with other versions gives, by the sentence that says which."""
+        straight = self.delayed([0] * self.p)
+        found = {
+            "These are the parameters of training without delays, in which each minibatch waits "
+            "for the one before it.": straight,
+        }
+        if self.vertical_sync:
+            found["These are the parameters without vertical sync."] = self.delayed(lags(self.p))
+        else:
+            found["These are the parameters with vertical sync."] = self.delayed(
+                lags(self.p, vertical_sync=True)
+            )
+        return {says: params for says, (params, _) in found.items()}
+
     def width_at(self, boundary):
         """Elements of a sample at a boundary: 0 is the input, p the output."""
         raise NotImplementedError
@@ -225,8 +244,13 @@ class Train(Pipeline):
 
     @functools.cached_property
     def serial(self):
-        delays = lags(self.p, self.vertical_sync)
+        return self.delayed(lags(self.p, self.vertical_sync))
+
+    def delayed(self, delays):
         return delayed_descent(*self.drawn, LR, delays, self.pass_input)
+
+    def wrong(self):
+        return self.wrong_versions()
 
     def held_bytes(self, stage):
         """Bytes that a stage may hold, and the versions among them: how many, and their bytes."""

@@ -1,7 +1,7 @@
 """The calls of axonn.py that the tests make, and what must come of them."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from given.model import random_parameters
@@ -23,6 +23,7 @@ class Step(Pipeline):
         limit: microbatches in flight on stage 0; 0: two for each stage.
         widths: in, hidden and out of a piece; what pieces hand on takes turns.
         before: another step comes first, with other parameters and the microbatches turned round.
+        digits: to so many a gradient must be right, in float64.
     """
 
     target = "axonn:run"
@@ -32,6 +33,11 @@ class Step(Pipeline):
     limit: int = 0
     widths: tuple = (5, 7, 4)
     before: bool = False
+    digits: int = field(default=5, kw_only=True)
+
+    @property
+    def tolerance(self):
+        return 10.0**-self.digits
 
     @property
     def most(self):
@@ -68,13 +74,30 @@ class Step(Pipeline):
 
     @functools.cached_property
     def serial(self):
-        """Gradients of each stage, and the loss, of the whole batch in double precision."""
+        samples = sum(self.batch_sizes)
+        return self.weighed([size / samples for size in self.batch_sizes])
+
+    def wrong(self):
+        count = len(self.batch_sizes)
+        found = {
+            "This is the sum of the microbatches' gradients; each counts by its share of the "
+            "samples.": self.weighed([1.0] * count),
+        }
+        if len(set(self.batch_sizes)) > 1:
+            alike = "Microbatches count alike here; each counts by its share of the samples."
+            found[alike] = self.weighed([1 / count] * count)
+        return {says: grads for says, (grads, _) in found.items()}
+
+    def weighed(self, shares):
+        """Gradients of each stage, and the loss, in double precision, of microbatches that count
+        so much.
+        """
         params, *data = self.drawn
         exact = [[np.asarray(param, "float64") for param in own] for own in params]
         grads = [[np.zeros_like(param) for param in own] for own in exact]
         total = 0.0
         for m, (x, target) in enumerate(zip(*data, strict=True)):
-            share = len(x) / sum(self.batch_sizes)
+            share = shares[m]
             value, of_m = chain_gradient(exact, m, x.astype("float64"), target, self.pass_input)
             total += share * value
             for own, of_own in zip(grads, of_m, strict=True):

@@ -77,12 +77,23 @@ class TrainTorch(Pipeline):
 
     @functools.cached_property
     def serial(self):
+        return self.delayed(lags(self.p, self.vertical_sync))
+
+    def wrong(self):
+        found = self.wrong_versions()
+        if self.optimizer == "momentum":
+            lost = "These are the parameters of plain gradient descent; the optimizer has momentum."
+            found[lost], _ = self.delayed(lags(self.p, self.vertical_sync), momentum=0.0)
+        return found
+
+    def delayed(self, delays, momentum=None):
         """Parameters of each stage at the end, and the losses of each call."""
         # The recursion's layers hold their weights the other way round.
         newest = [[param.T for param in own] for own in self.drawn[0]]
         speed = [[np.zeros_like(param) for param in own] for own in newest]
-        delays, losses = lags(self.p, self.vertical_sync), []
-        momentum = 0.6 if self.optimizer == "momentum" else 0.0
+        losses = []
+        if momentum is None:
+            momentum = 0.6 if self.optimizer == "momentum" else 0.0
         for number, (inputs, targets) in enumerate(self.drawn[1]):
             history = [newest]
             losses.append([])

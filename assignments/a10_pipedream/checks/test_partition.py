@@ -23,94 +23,96 @@ FAST, SLOW = "fast links", "slow links"
 
 
 @suite.test(
-    "values", "values", group(STRAIGHT, PlanS(SMALL, ((0, 2, 1), (2, 3, 1)), 2.5e8, gives=8.0)),
+    "time", "values", group(STRAIGHT, PlanS(SMALL, ((0, 2, 1), (2, 3, 1)), 2.5e8, gives=8.0)),
     group(REPLICATED, PlanS(SMALL, ((0, 3, 4),), 1e9, gives=6.0),
-          PlanS(SMALL, ((0, 3, 4),), gives=2.0)),
+          PlanS(SMALL, ((0, 3, 4),), gives=2.0), weight=2),
     group(LINKS, PlanS(SMALL, ((0, 1, 2), (1, 3, 1)), 1e9, gives=4.0),
-          PlanS(SMALL, ((0, 2, 2), (2, 3, 1)), 1e9, gives=3.0)), weight=12,
+          PlanS(SMALL, ((0, 2, 2), (2, 3, 1)), 1e9, gives=3.0)),
 )  # fmt: skip
 def test_time_of_plans(case, run):
     """The slowest stage or link."""
 
 
 @suite.test(
-    "memory", "memory", PlanBytes(SMALL, ((0, 1, 2), (1, 3, 1)), gives=[4 * GB, 5 * GB]),
+    "kept", "memory", PlanBytes(SMALL, ((0, 1, 2), (1, 3, 1)), gives=[4 * GB, 5 * GB]),
     PlanBytes(SMALL, ((0, 1, 1), (1, 2, 1), (2, 3, 1)), gives=[6 * GB, 4 * GB, 3 * GB]),
-    PlanBytes(SMALL, ((0, 2, 1), (2, 3, 3)), gives=[16 * GB, 3 * GB]), weight=8,
+    PlanBytes(SMALL, ((0, 2, 1), (2, 3, 3)), gives=[16 * GB, 3 * GB]),
 )  # fmt: skip
 def test_bytes_that_a_worker_keeps(case, run):
     """Versions times weights and outputs."""
 
 
 @suite.test(
-    "values", "values", Partition(SMALL, 2, gives=4.0), Partition(SMALL, 4, gives=2.0),
-    Partition(FIVE, 3, gives=3.0), Partition(FIVE, 4, gives=2.25), weight=10,
+    "shortest", "values", Partition(SMALL, 2, gives=4.0), Partition(SMALL, 4, gives=2.0),
+    Partition(FIVE, 3, gives=3.0), Partition(FIVE, 4, gives=2.25),
 )  # fmt: skip
 def test_plans_where_messages_are_free(case, run):
     """Computation alone counts."""
 
 
 @suite.test(
-    "values", "values", Partition(HEAVY, 3, 1e9, gives=5.0), Partition(HEAVY, 3, 4e9, gives=4.0),
-    Partition(FIVE, 3, 2e8, gives=3.5), weight=12,
+    "shortest", "values", Partition(HEAVY, 3, 1e9, gives=5.0), Partition(HEAVY, 3, 4e9, gives=4.0),
+    Partition(FIVE, 3, 2e8, gives=3.5),
 )  # fmt: skip
 def test_plans_where_activations_take_long(case, run):
     """Weights so heavy that no stage is replicated: what counts is where to cut."""
 
 
 @suite.test(
-    "values",
+    "averaging",
     "values",
     Partition(NO_OUTPUT, 4, 1e9, gives=2.5),
-    Partition(NO_OUTPUT[2:], 4, 1e9, gives=1.0), weight=8,
+    Partition(NO_OUTPUT[2:], 4, 1e9, gives=1.0),
 )
 def test_plans_where_averaging_takes_long(case, run):
     """What counts is which layers to replicate, and how often; some workers are left idle."""
 
 
 @suite.test(
-    "values", "values", Partition(SMALL, 3, 1e9, gives=3.0), Partition(FIVE, 4, 1e9, gives=3.0),
-    Partition(FIVE, 4, 5e9, gives=2.25), weight=6,
+    "all", "values", Partition(SMALL, 3, 1e9, gives=3.0), Partition(FIVE, 4, 1e9, gives=3.0),
+    Partition(FIVE, 4, 5e9, gives=2.25), weight=3,
 )  # fmt: skip
 def test_plans_where_everything_counts(case, run):
     """Computation, averaging and links."""
 
 
 @suite.test(
-    "values", "values", group(ONE, Partition(FIVE, 1, 1e9, gives=9.0)),
-    group(MORE, Partition(FIVE[:1], 4, 1e9, gives=0.5), Partition(SMALL[:2], 5, 1e9, gives=2.0)), weight=5,
+    "all", "values", group(ONE, Partition(FIVE, 1, 1e9, gives=9.0)),
+    group(MORE, Partition(FIVE[:1], 4, 1e9, gives=0.5), Partition(SMALL[:2], 5, 1e9, gives=2.0)),
+    weight=2,
 )  # fmt: skip
 def test_one_layer_and_one_worker(case, run):
     """And more workers than layers."""
 
 
 @suite.test(
-    "values", "values", group(FAST, Published(bytes_per_s=6e9, gives=0.0424106), weight=5),
-    group(SLOW, Published(bytes_per_s=1.25e9, gives=0.0822083584), weight=3), weight=8,
+    "all", "values", group(FAST, Published(bytes_per_s=6e9, gives=0.0424106), weight=5),
+    group(SLOW, Published(bytes_per_s=1.25e9, gives=0.0822083584), weight=3), weight=2,
 )  # fmt: skip
 def test_published_plan_of_vgg16(case, run):
     """15 workers in the first stage and 1 in the second; on slow links others are as fast."""
 
 
 @suite.test(
-    "memory", "memory", Partition(SMALL, 3, 1e9, 5 * GB, gives=4.0),
-    Partition(FIVE, 4, 1e9, 5 * GB, gives=3.0), Partition(FIVE, 4, FREE, 7 * GB, gives=7 / 3), weight=10,
+    "fits", "memory", Partition(SMALL, 3, 1e9, 5 * GB, gives=4.0),
+    Partition(FIVE, 4, 1e9, 5 * GB, gives=3.0), Partition(FIVE, 4, FREE, 7 * GB, gives=7 / 3),
+    weight=5,
 )  # fmt: skip
 def test_shortest_plan_that_fits(case, run):
     """Where the shortest of all plans doesn't."""
 
 
-@suite.test("safety", "safety", Partition(FIVE, 4, 1e9, 2 * GB, raises="ValueError"), weight=6)
+@suite.test("fits", "safety", Partition(FIVE, 4, 1e9, 2 * GB, raises="ValueError"), weight=2)
 def test_refuses_where_no_plan_fits(case, run):
     """By a ValueError."""
 
 
-@suite.test("speed", "speed", Long((1, 14, 0.3, 0.3), 5, 5e9, gives=4.0412), weight=6)
+@suite.test("large", "speed", Long((1, 14, 0.3, 0.3), 5, 5e9, gives=4.0412))
 def test_better_than_equally_many_layers(case, run):
     """Longer profiles."""
 
 
 # Last of all: a planner that tries all plans spends the CPU time of this module here.
-@suite.test("speed", "speed", Long((2, 50, 0.3, 0.3), 64, 5e9, gives=1.16376923), weight=9)
+@suite.test("large", "speed", Long((2, 50, 0.3, 0.3), 64, 5e9, gives=1.16376923), weight=5)
 def test_fifty_layers_on_sixty_four_workers(case, run):
     """More plans than can be tried."""

@@ -302,13 +302,39 @@ class Both(InParts, Rows):
     def right(self):
         return self.rights
 
+    def wrong(self):
+        if self.announced or self.stride > 1 or self.parts == ("y",):
+            return {}
+        return {
+            "These are the sums over this rank's rows alone; sums over all ranks' are asked for.": [
+                (y, dx, *own[2:]) for (y, dx, *_), own in zip(self.rights, self._alone, strict=True)
+            ],
+            "What the neighbours' outputs add at this part's edges is missing.": [
+                (y, own[1], *sums)
+                for (y, _, *sums), own in zip(self.rights, self._alone, strict=True)
+            ],
+        }
+
+    @functools.cached_property
+    def _alone(self):
+        """``(y, dx, dw, db)`` for each rank, of its own outputs alone."""
+        conv, x, dy = self.whole
+        padded = np.pad(x, [(0, 0), (0, 0), (conv.pad, conv.pad), (0, 0)])
+        found = []
+        for first, end in self.outputs:
+            own, seen = dy[:, :, first:end], padded[:, :, first : end - 1 + conv.k]
+            dx = conv.backward_input(own, x.shape[3], first)[:, :, conv.pad :]
+            dx = dx[:, :, : end - first]
+            found.append((None, dx, *conv.backward_weight(seen, own, first)))
+        return found
+
     def check(self, run):
         self.check_parts(run, self.parts)
 
     def check_parts(self, run, parts):
         """Compare these parts; look at passes and messages, too."""
         assert_ran(run, self)
-        rights = self.rights
+        rights = self.right()
         if self.announced:
             passes = passes_of(run)
             assert_passes(self, passes)

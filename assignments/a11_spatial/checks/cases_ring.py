@@ -68,17 +68,52 @@ class Attention(Case):
 
     def right(self):
         """Softmax over the whole sequence, in float64."""
+        places = np.arange(sum(self.all_lengths))
+        causal = places <= places[:, None]
+        return self._attended(causal if self.causal else np.ones_like(causal))
+
+    def wrong(self):
+        if self.announced:
+            return {}
+        lengths = self.all_lengths
+        of, own = np.repeat(range(self.p), lengths), np.concatenate(list(map(np.arange, lengths)))
+        places = np.arange(sum(lengths))
+        seen = {
+            "The last block of the ring is missing.": of != (of[:, None] + 1) % self.p,
+            "This is the softmax over this rank's own keys alone.": of == of[:, None],
+        }
+        if self.causal:
+            seen = {words: each & (places <= places[:, None]) for words, each in seen.items()}
+            words = (
+                "The mask counts positions from 0 in each block; in the whole sequence is asked."
+            )
+            # The own block has a key for each query.
+            seen[words] = (of <= of[:, None]) & (own <= own[:, None])
+        found = {words: self._attended(each) for words, each in seen.items() if self.p > 1}
+        if self.heads > (self.kv_heads or self.heads) > 1:
+            words = "Query head h looked at key head h modulo their number; it is h // g."
+            everything = np.ones((len(places), len(places)), dtype=bool)
+            found[words] = self._attended(everything, turns=True)
+        return found
+
+    def _attended(self, seen, turns=False):
+        """Each rank's results, where queries see these keys.
+
+        Args:
+            turns: query heads take key heads in turn.
+        """
         q, k, v = (each.astype("float64") for each in self.whole)
-        k, v = (np.repeat(each, q.shape[1] // k.shape[1], axis=1) for each in (k, v))
-        places, found = np.arange(sum(self.all_lengths)), []
-        queries = zip(self.parts(q), self.parts(places[None, None, :, None]), strict=True)
-        for rank, (own, at) in enumerate(queries):
+        g, found = q.shape[1] // k.shape[1], []
+        k, v = (
+            np.tile(each, (1, g, 1, 1)) if turns else np.repeat(each, g, axis=1) for each in (k, v)
+        )
+        cuts = np.cumsum(self.all_lengths)[:-1]
+        for rank, (own, sees) in enumerate(zip(self.parts(q), np.split(seen, cuts), strict=True)):
             with self.passes_of(rank):
                 blocks = enumerate(self.parts(k))
                 scores = [block_scores(own, each, source) for source, each in blocks]
             scores = np.concatenate(scores, axis=-1)
-            if self.causal:
-                scores[..., places > at[0, 0]] = -np.inf
+            scores[..., ~sees] = -np.inf
             weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
             found.append(weights @ v / weights.sum(axis=-1, keepdims=True))
         return cast(found, self.dtype)

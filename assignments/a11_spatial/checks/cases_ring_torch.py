@@ -111,6 +111,20 @@ class RingAttention(InParts, Case):
     def right(self):
         return [{"calls": list(own), "changed": False} for own in self.rights]
 
+    def wrong(self):
+        if self.how == "forward" or self.p == 1 or len(set(self.all_lengths)) > 1:
+            return {}
+        after = [*self.rights[1:], self.rights[0]]
+        words = "These are the gradients of the next rank's keys: the sums are one step from home."
+        moved = [
+            [
+                {**one, "dk": other["dk"], "dv": other["dv"]}
+                for one, other in zip(*each, strict=True)
+            ]
+            for each in zip(self.rights, after, strict=True)
+        ]
+        return {words: [{"calls": own, "changed": False} for own in moved]}
+
     def check(self, run):
         self.check_parts(run, self.parts)
 
@@ -118,8 +132,8 @@ class RingAttention(InParts, Case):
         """Compare these; look at messages, too."""
         assert_ran(run, self)
         names = [name for name in parts if name == "out" or self.how != "forward"]
-        for rank, value in enumerate(run.values):
-            for own, right in zip(value["calls"], self.rights[rank], strict=True):
+        for rank, (value, rights) in enumerate(zip(run.values, self.right(), strict=True)):
+            for own, right in zip(value["calls"], rights["calls"], strict=True):
                 for name in names:
                     what = f"{NAMES[name]} on rank {rank}"
                     if own[name] is None:
@@ -431,8 +445,8 @@ class LongRing(RingAttention):
         award(
             1.0 if ratio <= self.full else 0.5 if ratio <= self.half else 0.0,
             f"{self.function} of {LONG[0]} positions on {count} GPUs of 'zaratan', forward and "
-            f"backward: takes {took_s * 1e3:.1f} ms, {ratio:.2f} times the {bound_s * 1e3:.1f} ms "
-            f"of a rank's blocks alone; at most {self.full:.2f} times that is asked for"
+            f"backward: takes {took_s * 1e3:.1f} ms, {ratio:.3f} times the {bound_s * 1e3:.1f} ms "
+            f"of a rank's blocks alone; at most {self.full:.4g} times that is asked for"
             f"{' (half the points)' if self.full < ratio <= self.half else ''}.",
         )
 

@@ -57,11 +57,11 @@ class Tensors(InParts, Case):
     def check_parts(self, run, parts):
         """Compare these parts; look at what was changed, and at collectives."""
         assert_ran(run, self)
-        for rank, value in enumerate(run.values):
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
             for part in self.titles:
-                if part in parts and self.rights[part] is not None:
+                if part in parts and right[part] is not None:
                     what = f"rank {rank}'s {self.titles[part]}"
-                    self._check_near(value[part], self.rights[part][rank], what)
+                    self._check_near(value[part], right[part], what)
             if value["changed"]:
                 raise self.fail(f"rank {rank} changed an argument or the gradient of the result.")
         self.check_collectives(run)
@@ -163,6 +163,24 @@ class Conv2d(Tensors):
         own = self.rows(x)[rank], weight, bias if self.bias else None, self.rows(dy)[rank]
         return *own, self.needs, self.how, self.dtype
 
+    def wrong(self):
+        if self.how != "plain" or self.needs != "all":
+            return {}
+        x, weight, _, dy = (each.astype("float64") for each in self.whole)
+        turned, right = weight[:, :, ::-1, ::-1], self.right()
+        seen, sums, inputs = self.rows(self._windows(x)), [], []
+        for own, windows, rows in zip(right, seen, self.rows(dy), strict=True):
+            dw = np.einsum("bchwij,bohw->ocij", windows, rows)
+            sums.append({**own, "dw": dw, "db": rows.sum(axis=(0, 2, 3))})
+            dx = np.einsum("bohwij,ocij->bchw", self._windows(rows), turned)
+            inputs.append({**own, "dx": dx})
+        return {
+            "These are the sums over this rank's rows alone; sums over all ranks' are asked for.": (
+                sums
+            ),
+            "What the neighbours' outputs add at this part's edges is missing.": inputs,
+        }
+
     @functools.cached_property
     def rights(self):
         x, weight, bias, dy = (each.astype("float64") for each in self.whole)
@@ -219,6 +237,11 @@ class Conv2d(Tensors):
         for rank, nbytes in enumerate(self.allowed_bytes):
             assert_moved(run, nbytes + 0.5, self, what, rank=rank)
 
+    def check_parts(self, run, parts):
+        super().check_parts(run, parts)
+        if hasattr(run, "trace") and self.p > 1:  # real ranks have none
+            self.check_peers(run, ends=True)
+
     def check_collective(self, record):
         nbytes = self.summed_bytes
         if record.nbytes and (record.name != "allreduce" or record.nbytes > nbytes):
@@ -229,10 +252,13 @@ class Conv2d(Tensors):
 
     def check_peers(self, run, ends=False):
         """Messages went to neighbours only; with ``ends`` the image's two are neighbours, too."""
-        allowed = [{r for r in (rank - 1, rank + 1) if 0 <= r < self.p} for rank in range(self.p)]
-        if ends:
-            allowed[0].add(self.p - 1)
-            allowed[-1].add(0)
+        world = list(run.members or range(self.p))
+        allowed = [set() for _ in range(run.world_size)]
+        for rank, member in enumerate(world):
+            allowed[member] = {world[r] for r in (rank - 1, rank + 1) if 0 <= r < self.p}
+        if ends and self.p > 1:
+            allowed[world[0]].add(world[-1])
+            allowed[world[-1]].add(world[0])
         assert_peers(run, allowed, self, "halo rows travel between neighbours")
 
     @property

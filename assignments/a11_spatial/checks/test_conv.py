@@ -16,23 +16,28 @@ NARROW = (1, 2, 2, 6)
 suite = Suite("conv")
 
 
-@suite.test("values", "values", Forward(2), Forward(4), weight=9)
+@suite.test("values", "values", Forward(2), Forward(4), weight=1)
 def test_forward_on_2_to_5_ranks(case, run):
     """y alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=9)
+@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=2)
 def test_gradient_of_the_images(case, run):
     """dx alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=8)
+@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=1)
 def test_gradients_of_filters_and_biases(case, run):
     """dw and db alone."""
 
 
 @suite.test(
-    "values", "values", group(SMALL, Both(2, (3,), 1)), group(LARGE, Both(3, (5,), 5)), checked=False, weight=8
+    "values",
+    "values",
+    group(SMALL, Both(2, (3,), 1)),
+    group(LARGE, Both(3, (5,), 5), weight=3),
+    checked=False,
+    weight=7,
 )
 def test_kernels_of_1_5_and_7(case, run):
     case.check_each(run)
@@ -42,26 +47,28 @@ def test_kernels_of_1_5_and_7(case, run):
 
 @suite.test(
     "values", "values", group(DIFFER, Both(3, (2, 5, 3)), Both(3, (1, 3, 1))),
-    group(SINGLE, Both(2, (3,), dtype="float32")), checked=False, weight=7,
+    group(SINGLE, Both(2, (3,), dtype="float32")), checked=False, weight=8,
 )  # fmt: skip
 def test_heights_that_differ_and_float32(case, run):
     case.check_each(run)
 
 
 @suite.test(
-    "values", "values", Both(2, stride=2), Both(3, (3, 5, 4), stride=2), Both(3, (1, 2, 1), stride=2),
-    checked=False, weight=6,
+    "stride", "values",
+    Both(2, stride=2), Both(3, (3, 5, 4), stride=2), Both(3, (1, 2, 1), stride=2),
+    checked=False,
 )  # fmt: skip
 def test_stride_2(case, run):
     case.check_each(run)
 
 
-test_real_mpi = suite.real_ranks("reality", Both(3), weight=2)
+test_real_mpi = suite.real_ranks("calls", Both(3), weight=1)
 
 
 @suite.test(
-    "communication", "communication", Both(2), Both(4, shape=(1, 2, 3, 20)), checked=False, weight=11
-)  # fmt: skip
+    "sparing", "communication",
+    Both(2), Both(4, shape=(1, 2, 3, 20)), Both(2, dtype="float32"), checked=False
+, weight=11)  # fmt: skip
 def test_bytes_of_halos(case, run, ranks):
     case.check_each(run)
     sent = [sum(own.values()) + int(case.ring_bytes) for own in case.halo_bytes()]
@@ -69,7 +76,7 @@ def test_bytes_of_halos(case, run, ranks):
     assert_pairs(run, case.bytes_to(case.halo_bytes()), case)
 
 
-@suite.test("communication", "communication", Both(3, (3,), parts=OF_FILTERS), weight=5)
+@suite.test("sparing", "communication", Both(3, (3,), parts=OF_FILTERS), weight=8)
 def test_one_all_reduce_of_filters_and_biases(case, run):
     count = sum(each.name == "allreduce" for each in run.collectives)
     if count != 1:
@@ -79,29 +86,32 @@ def test_one_all_reduce_of_filters_and_biases(case, run):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "group", group(FORWARD, Forward(3)), group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)), weight=4
+    "calls",
+    group(FORWARD, Forward(3)),
+    group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
+    weight=8,
 )
 
 
-@suite.test("schedule", "schedule", Forward(3, (6,), announced=True), weight=8)
+@suite.test("overlap", "schedule", Forward(3, (6,), announced=True), weight=2)
 def test_rows_without_halo_do_not_wait(case, run):
     assert_interior_first(run, case)
 
 
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    "safety", group(FORWARD, Forward(3)), group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
-    kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=6,
+    "waits", group(FORWARD, Forward(3)), group(BACKWARD, Both(3, parts=OF_INPUTS + OF_FILTERS)),
+    kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE],
 )  # fmt: skip
 
 
-@suite.test("safety", "safety", Both(2), weight=3)
+@suite.test("values", "safety", Both(2), weight=4)
 def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 
 
 @suite.test(
-    "speed", "speed",
-    Forward(4, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0006", announced=True), weight=7,
+    "overlap", "speed",
+    Forward(4, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0006", announced=True), weight=13,
 )  # fmt: skip
 def test_forward_hides_the_halo(case, run):
     beside = f" The halo alone takes {1e6 * case.halo_s('forward'):.0f} µs."
@@ -109,7 +119,10 @@ def test_forward_hides_the_halo(case, run):
 
 
 @suite.test(
-    "speed", "speed", Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True), weight=7
+    "overlap",
+    "speed",
+    Both(5, (24,), shape=NARROW, machine=f"{TALL},alpha_s=0.0001", announced=True),
+    weight=13,
 )
 def test_backward_hides_halo_and_all_reduce(case, run, ranks):
     alone = Forward(case.p, case.heights, shape=case.shape, machine=case.machine,

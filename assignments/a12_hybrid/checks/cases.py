@@ -118,14 +118,66 @@ class Train(Case):
         batches = [(x[own].copy(), labels[own].copy()) for x, labels in self.batches]
         return *self.grid, list(self.widths), mine, batches, RATE
 
-    def serial(self):
-        """``(params, losses)`` of one rank, computed in float64."""
+    def serial(self, summed=False):
+        """``(params, losses)`` of one rank, computed in float64.
+
+        Args:
+            summed: steps by the sum of the samples' gradients, and not by their mean.
+        """
         params, losses = cast(self.params, "float64"), []
         for x, labels in self.batches:
             loss, gradients = _gradients(params, x.astype("float64"), labels)
             losses.append(loss / len(labels))
-            params = sgd(params, gradients, RATE / len(labels))
+            params = sgd(params, gradients, RATE if summed else RATE / len(labels))
         return params, losses
+
+    def _of_columns(self):
+        """Per column its parameters if it trains alone, by a share of the mean; and its losses."""
+        found = []
+        for column in range(self.grid[1]):
+            params, losses, own = (
+                cast(self.params, "float64"),
+                [],
+                self.column(column * self.grid[0]),
+            )
+            for x, labels in self.batches:
+                loss, gradients = _gradients(params, x[own].astype("float64"), labels[own])
+                losses.append(loss / max(1, len(labels[own])))
+                params = sgd(params, gradients, RATE / len(labels))
+            found.append((params, losses))
+        return found
+
+    def _by_means(self):
+        """Parameters if each column's mean counts the same."""
+        params, columns = cast(self.params, "float64"), range(self.grid[1])
+        for x, labels in self.batches:
+            now = params
+            for own in (self.column(column * self.grid[0]) for column in columns):
+                _, gradients = _gradients(now, x[own].astype("float64"), labels[own])
+                rate = RATE / len(columns) / max(1, len(labels[own]))
+                params = sgd(params, gradients, rate)
+        return params
+
+    def wrong(self):
+        (params, losses), alone = self.serial(), self._of_columns()
+        at = [alone[self.row_and_column(rank)[1]] for rank in range(self.p)]
+
+        def values(of_ranks, losses=losses):
+            return [(self.own_part(each, rank), losses) for rank, each in enumerate(of_ranks)]
+
+        return {
+            "Gradients were not summed over the columns.": values([own for own, _ in at]),
+            "Columns' means count alike; the mean over all samples of all columns is asked for.": (
+                values([self._by_means()] * self.p)
+            ),
+            "This is a step by the sum over the samples; their mean is asked for.": (
+                values([self.serial(summed=True)[0]] * self.p)
+            ),
+            "This is the mean over this column's samples; over all columns' is asked for.": [
+                (own, losses)
+                for (own, _), (_, losses) in zip(values([params] * self.p), at, strict=True)
+            ],
+        }
 
     def own_part(self, params, rank):
         """A rank's part of parameters, in the run's dtype."""
@@ -138,14 +190,14 @@ class Train(Case):
 
     def check(self, run):
         assert_ran(run, self)
-        params, losses = self.serial()
         tolerance = TOLERANCE[self.dtype]
-        for rank, value in enumerate(run.values):
+        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
+            params, losses = right
             if not isinstance(value, list | tuple) or len(value) != 2:
                 raise self.fail(f"rank {rank} returned {brief(value)}, not (params, losses).")
             who = f"rank {rank} (row {self.row_and_column(rank)[0]})"
             what = f"{who}: after {self.steps} steps (W, b) of layer"
-            assert_like(value[0], self.own_part(params, rank), self, what, tolerance)
+            assert_like(value[0], params, self, what, tolerance)
             if self.losses:
                 own = [each if isinstance(each, float) else np.asarray(each) for each in value[1]]
                 right = [np.array(loss) for loss in losses]
@@ -247,6 +299,9 @@ class Logits(Train):
     target = "train2d:forward"
     through = "checks/inside.py:logits"
 
+    def wrong(self):
+        return {}
+
     def right(self):
         x = self.batches[0][0].astype("float64")
         for number, (W, b) in enumerate(cast(self.params, "float64")):
@@ -296,6 +351,9 @@ class MeasuredSteps(Train):
     @property
     def of_columns(self):
         return tuple(part_sizes(self.n, self.grid[1]))
+
+    def wrong(self):
+        return {}
 
     def right(self):
         params, losses = self.serial()

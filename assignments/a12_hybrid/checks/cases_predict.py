@@ -70,45 +70,6 @@ class OfModel(Number):
 
 
 @dataclass(frozen=True)
-class NumParameters(OfModel):
-    """Parameters."""
-
-    target = "predict:num_parameters"
-
-    def arguments(self):
-        return (self.named,)
-
-
-@dataclass(frozen=True)
-class StepFlops(OfModel):
-    """FLOPs of a step."""
-
-    target = "predict:step_flops"
-    recompute: bool = True
-
-    def arguments(self):
-        return self.named, self.recompute
-
-    def said(self):
-        return f"{super().said()}; recompute={self.recompute}"
-
-
-@dataclass(frozen=True)
-class TrainingDays(Number):
-    """Days of training."""
-
-    target = "predict:training_days"
-    parameters: float = 1e9
-    tokens: float = 300e9
-    num_gpus: int = 64
-    flop_per_s: float = 1e14
-    within: float = field(default=0.035, kw_only=True)
-
-    def arguments(self):
-        return self.parameters, self.tokens, self.num_gpus, self.flop_per_s
-
-
-@dataclass(frozen=True)
 class StateBytes(Number):
     """Bytes of weights, gradients and optimizer."""
 
@@ -213,34 +174,6 @@ class Faster(OfMixture):
                 f"{self}; {self.on[-1]} is {value[-1]:.6g} s, as on {self.on[0]}; "
                 "with more bandwidth and FLOP/s it must be less."
             )
-
-
-def published_parameters():
-    """Megatron-LM's table 1; its first two rows are printed with too few digits."""
-    rows = [row for row in megatron("scaling") if row["parameters"] >= 7.5]
-    return [
-        NumParameters(
-            (row["layers"], row["hidden"], 32, 512, 51200, 2048),
-            gives=1e9 * row["parameters"],
-            source="published",
-        )
-        for row in rows
-    ]
-
-
-def published_days():
-    """Megatron-LM's table 2."""
-    return [
-        TrainingDays(
-            1e9 * row["parameters"],
-            300e9,
-            row["gpus"],
-            1e12 * row["tflops"],
-            gives=row["days"],
-            source="published",
-        )
-        for row in megatron("days")
-    ]
 
 
 def megatron(table):

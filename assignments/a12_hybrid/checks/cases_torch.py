@@ -254,14 +254,32 @@ class Step(OnGrid):
             self.actions(pp), self.rates,
         )  # fmt: skip
 
-    def serial(self):
+    def right(self):
         """Losses of the steps, and the whole parameters after them."""
+        return self._trained()
+
+    def _trained(self, times=1.0, cleared=True):
         model, velocity = Model(self, self.whole), {}
-        return [model.step(*batch, velocity) for batch in self.batches], model.params
+        return [
+            model.step(*batch, velocity, times, cleared) for batch in self.batches
+        ], model.params
+
+    def wrong(self):
+        if self.dp == 1 and self.steps == 1:
+            return {}
+        return {
+            "This is the sum of the replicas' means; the mean over all tokens is asked for.": (
+                self._trained(times=self.dp)
+            ),
+            "Gradients of an earlier step were added to those of this one.": (
+                self._trained(cleared=False)
+            ),
+        }
 
     def check(self, run):
         assert_ran(run, self)
-        losses, params = self.serial()
+        losses, params = self.right()
+        params = dict(params)
         words = {"words": params.pop("words")}
         for rank, value in enumerate(run.values):
             pp, dp, tp = self.place(rank)
@@ -300,8 +318,11 @@ class Training(Step):
     announced: bool = field(default=False, kw_only=True)
     machine: str = field(default="textbook", kw_only=True)
 
+    def wrong(self):
+        return {}
+
     def right(self):
-        losses, params = self.serial()
+        losses, params = self._trained()
         losses = [np.array(loss) for loss in losses]
         return [{"losses": losses, "params": self.parts(params, r)} for r in range(self.p)]
 

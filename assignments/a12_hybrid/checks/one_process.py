@@ -31,17 +31,22 @@ class Model:
         whole = self.params[name], self.gradients[name]
         return [part_of(each, self.cuts[name], self.case.tp, tp) for each in whole]
 
-    def step(self, tokens, targets, velocity):
-        """One step of SGD on the batch of all replicas; the loss before it."""
+    def step(self, tokens, targets, velocity, times=1.0, cleared=True):
+        """One step of SGD on the batch of all replicas; the loss before it.
+
+        Args:
+            times: so large a multiple of the gradients.
+            cleared: whether those of an earlier step are forgotten.
+        """
         for gradient in self.gradients.values():
-            gradient[...] = 0
+            gradient *= not cleared
         total = 0.0
         for dp in range(self.case.dp):
             for x, target in zip(tokens[dp], targets[dp], strict=True):
                 total += self.microbatch(dp, x, target)
         rate, momentum = self.case.rates
         for name, gradient in self.gradients.items():
-            velocity[name] = momentum * velocity.get(name, 0) + gradient
+            velocity[name] = momentum * velocity.get(name, 0) + times * gradient
             self.params[name] -= rate * velocity[name]
         return total
 

@@ -19,22 +19,22 @@ STAGES = Step(3, (1, 2, 1), sizes=(1,) * 4)
 EVERYTHING = Step(8, (1, 1), 2, 2, (1, 1, 1))
 
 
-@suite.test("values", "values", MakeGrid(8, dp=2, tp=2), MakeGrid(6, dp=3), MakeGrid(6, dp=3, tp=2), weight=8)
+@suite.test("grid", "values", MakeGrid(8, dp=2, tp=2), MakeGrid(6, dp=3), MakeGrid(6, dp=3, tp=2))
 def test_groups_of_the_grid(case, run):
     """Each is ordered by its axis."""
 
 
-@suite.test("values", "values", RunLayer(2, tp=2), RunLayer(3, tp=3), weight=10)
+@suite.test("values", "values", RunLayer(2, tp=2), RunLayer(3, tp=3), weight=2)
 def test_layer_on_a_tensor_axis(case, run):
     """Output and gradients."""
 
 
-@suite.test("values", "values", STAGES, weight=8)
+@suite.test("values", "values", STAGES, weight=5)
 def test_pipeline_alone(case, run):
     """One replica."""
 
 
-@suite.test("values", "values", Step(2, dp=2, words=True), weight=6)
+@suite.test("values", "values", Step(2, dp=2, words=True), weight=5)
 def test_data_axis_alone(case, run):
     """One stage."""
 
@@ -47,26 +47,32 @@ def test_tied_words_and_the_loss_on_every_rank(case, run):
     """The first and the last stage share the table of words."""
 
 
-@suite.test("values", "values", Step(2, sizes=(2, 1)), weight=4)
+@suite.test("values", "values", Step(2, sizes=(2, 1)), weight=6)
 def test_smaller_last_microbatch(case, run):
     """A mean of means is wrong."""
 
 
-@suite.test("values", "values", EVERYTHING.with_(steps=2, words=True, loss=True), weight=8)
+@suite.test("values", "values", EVERYTHING.with_(steps=2, words=True), weight=12)
 def test_all_axes_equal_serial_over_steps(case, run):
     """With momentum."""
 
 
-test_real_gloo = suite.real_ranks("reality", Step(2, dp=2, sizes=(1, 1), announced=False), weight=3)
+test_real_gloo = suite.real_ranks("group", Step(2, dp=2, sizes=(1, 1), announced=False), weight=2)
 
 
-@suite.test("communication", "communication", group(TENSOR, Step(2, tp=2)), group(DATA, Step(2, dp=2)), weight=8)
+@suite.test(
+    "sparing", "communication", group(TENSOR, Step(2, tp=2)), group(DATA, Step(2, dp=2)), weight=6
+)
 def test_bytes_of_one_axis_alone(case, run):
     assert_bytes_by_axis(run, case, ("tensor",) if case.tp > 1 else ("data",))
 
 
 @suite.test(
-    "communication", "communication", group(TWO, Step(4, (1, 1), 2, sizes=(1, 1))), group(ALL, EVERYTHING), weight=8
+    "sparing",
+    "communication",
+    group(TWO, Step(4, (1, 1), 2, sizes=(1, 1))),
+    group(ALL, EVERYTHING),
+    weight=5,
 )
 def test_bytes_by_axis_of_all_together(case, run, ranks):
     assert_bytes_by_axis(run, case)
@@ -74,18 +80,20 @@ def test_bytes_by_axis_of_all_together(case, run, ranks):
     ranks.record(case, run, {"sent_bytes": sent})
 
 
-test_given_group_is_used = suite.given_communicator("group", Step(3, tp=3), comm="the group", weight=4)
+test_given_group_is_used = suite.given_communicator(
+    "group", Step(3, tp=3), comm="the group", weight=9
+)
 
 
-@suite.test("schedule", "schedule", STAGES, STAGES.with_(schedule="gpipe"), weight=7)
+@suite.test("schedule", "schedule", STAGES, STAGES.with_(schedule="gpipe"))
 def test_passes_follow_the_actions(case, run):
     assert_passes(run, case)
 
 
-test_any_order_and_everything_waited_for = suite.slow_messages("safety", STAGES, weight=8)
+test_any_order_and_everything_waited_for = suite.slow_messages("waits", STAGES)
 
 
-@suite.test("speed", "speed", Step(2, gpus=8), weight=10)
+@suite.test("time", "speed", Step(2, gpus=8))
 def test_time_on_64_ranks(case, run, ranks):
     """A trace is believed that agrees with what the network counts, operation by operation."""
     assert_trace_agrees(case, ranks)

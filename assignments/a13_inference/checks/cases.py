@@ -209,13 +209,20 @@ class Plans(Formula):
         return (told,)
 
     def check_value(self, value):
-        """Every token of every request comes once, and requests join others under way."""
-        for case, log in zip(self.servers, self.look(value, "tokens"), strict=True):
-            if log.joined < case.joins // 8:
+        """Every request starts once, and some while others are under way."""
+        for case, steps in zip(self.servers, value, strict=True):
+            if steps is None:
+                raise Verdict(f"{case} changed the list of requests; it must stay as it was.")
+            started = sorted(k for _, prefill, _ in steps for k in prefill)
+            if started != list(range(len(case.stream))):
                 raise Verdict(
-                    f"{case}: {format_count(log.joined, 'request')} joined the batch after another "
-                    f"one had ended and while others were under way; by the docstring {case.joins} "
-                    "can."
+                    f"{case}: {format_count(len(started), 'request')} start; each of the "
+                    f"{len(case.stream)} must, once."
+                )
+            if (count := joined(steps)) < case.joins // 8:
+                raise Verdict(
+                    f"{case}: {format_count(count, 'request')} joined the batch after another one "
+                    f"had ended and while others were under way; by the docstring {case.joins} can."
                 )
 
     def look(self, value, *kinds):
@@ -231,6 +238,22 @@ class Plans(Formula):
                     raise Verdict(f"{case}: {log.wrong[kind]}.")
             logs.append(log)
         return logs
+
+
+def joined(steps):
+    """How many requests start after another one has ended, while a third is under way."""
+    first, last = {}, {}
+    for at, (_, prefill, decode) in enumerate(steps):
+        for k in (*prefill, *decode):
+            first.setdefault(k, at)
+            last[k] = at
+    count = 0
+    for at in first.values():
+        going = [i for i in first if first[i] < at <= last[i]]
+        ended = [i for i in first if last[i] < at]
+        # Those that left the same batch: it wasn't empty since.
+        count += bool(going) and any(last[i] >= min(first[j] for j in going) for i in ended)
+    return count
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class Decode(Case):
         kv_heads: heads of keys and values; 0: as many as ``heads``.
         lengths: of the prompts.
         tokens: that each sequence gets.
-        kind: "ties": words of equal logits; "first": a word of the first 20th wins; "usual".
+        kind: "ties": words of equal logits; "first": a word of the first 20th wins; "negative":
+            all logits are; "usual".
     """
 
     machine: str = field(default="buffered", kw_only=True)
@@ -178,7 +179,20 @@ class Forward(Decode):
         return astuple(self.sizes), self.part(rank), self.prompts, self.later
 
     def right(self):
-        return [_forward(self.alone)] * self.p
+        return [_forward(self.alone, self.weights)] * self.p
+
+    def wrong(self):
+        found = {}
+        for names in (("bo",), ("b2",), ("bo", "b2")):
+            weights = {
+                name: array * self.p if name.rpartition(".")[2] in names else array
+                for name, array in self.weights.items()
+            }
+            sentence = f"Here {' and '.join(names)} {'are' if names[1:] else 'is'} added on each "
+            found[f"{sentence}rank, and so {self.p} times."] = [
+                _forward(self.alone, weights)
+            ] * self.p
+        return found
 
     def check(self, run):
         assert_ran(run, self)
@@ -200,7 +214,8 @@ class Greedy(Decode):
     def hidden(self, seed):
         """What it gets: one row for each sequence."""
         rng = np.random.default_rng([seed, 3])
-        return rng.standard_normal((len(self.lengths), self.sizes.d)).astype(self.dtype)
+        hidden = rng.standard_normal((len(self.lengths), self.sizes.d)).astype(self.dtype)
+        return np.abs(hidden) if self.kind == "negative" else hidden
 
     def logits(self, seed):
         weights = _weights(self.sizes, seed, self.dtype, self.kind)
@@ -211,6 +226,18 @@ class Greedy(Decode):
 
     def right(self):
         return [self.logits(self.clear_seed)[0].argmax(axis=1)] * self.p
+
+    def wrong(self):
+        (logits,) = self.logits(self.clear_seed)
+        right, last = logits.argmax(axis=1), self.vocabulary - 1
+        bounds = [shard_bounds(self.vocabulary, self.p, rank) for rank in range(self.p)]
+        own = [word - next(lo for lo, hi in bounds if lo <= word < hi) for word in right]
+        return {
+            "These are the words' numbers among the words of their rank.": [np.array(own)] * self.p,
+            "Of equal logits this is the highest word; the lowest one is asked for.": (
+                [last - logits[:, ::-1].argmax(axis=1)] * self.p
+            ),
+        }
 
     def check(self, run):
         assert_ran(run, self)
@@ -268,6 +295,9 @@ class Generate(Greedy):
 
     def right(self):
         return [_generate(self.alone)] * self.p
+
+    def wrong(self):
+        return {}
 
     def check(self, run):
         assert_ran(run, self)
@@ -349,6 +379,8 @@ def _weights(sizes, seed, dtype, kind):
         weights["head"] = np.eye(sizes.d, dtype=dtype)[words % sizes.d]
     if kind == "first":  # the other words have the logit 0, which is never the largest
         weights["head"][sizes.vocabulary // 20 :] = 0
+    if kind == "negative":
+        weights["head"] = -np.abs(weights["head"])
     return weights
 
 
@@ -367,12 +399,11 @@ def _clear(logits, kind):
     return bool((first - others >= 1e-3).all() and (kind != "first" or (first >= 1e-3).all()))
 
 
-@functools.lru_cache(maxsize=64)
-def _forward(case):
+def _forward(case, weights):
     """What one rank gives that has the whole model."""
     cache = Cache(case.sizes, len(case.lengths), case.sizes.kv_heads, case.dtype)
     steps = [case.prompts, *case.later]
-    return [serial_forward(each, cache, case.weights, case.sizes) for each in steps]
+    return [serial_forward(each, cache, weights, case.sizes) for each in steps]
 
 
 @functools.lru_cache(maxsize=64)

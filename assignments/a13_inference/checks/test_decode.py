@@ -8,7 +8,7 @@ from ringside import Session
 from ringside.checking import assert_makespan, assert_moved
 from ringside.checking.cases import machine_of
 from ringside.checking.ring_bytes import sent_as_ring
-from ringside.checking.suite import Suite, group
+from ringside.checking.suite import Suite
 from ringside.trace import Kind
 
 suite = Suite("decode")
@@ -17,7 +17,10 @@ FEWER = {"heads": 4, "kv_heads": 2, "vocabulary": 12}
 GPUS = "zaratan,name={0} a node,ranks_per_node={0},memory_bytes_per_s=4e9,flop_per_s=1e13"
 
 
-@suite.test("point", "communication", even(Forward, 4, heads=1), checked=False, weight=4)
+# -- what one rank gives ---------------------------------------------------------------------------
+
+
+@suite.test("as_one_rank", "communication", even(Forward, 4, heads=1), checked=False, weight=15)
 def test_work_is_divided_and_sums_travel(case, run):
     """Sums travel, weights don't, and no rank does half of the work."""
     for rank, sent in enumerate(sent_as_ring(run)):
@@ -35,71 +38,43 @@ def test_work_is_divided_and_sums_travel(case, run):
             )
 
 
-# -- values ----------------------------------------------------------------------------------------
-
-
-@suite.test("values", "values", Shard(2), Shard(2, kv_heads=3), Shard(4, vocabulary=10), weight=4)
-def test_parts_of_the_weights(case, run):
-    """Each rank's, in new arrays."""
-
-
 @suite.test(
-    "values", "values", group("float32", Forward(4, heads=2, lengths=(1, 4), dtype="float32")),
-    group("prompts of one length", Forward(2, lengths=(3,)), Forward(3, lengths=(2, 2)), weight=7),
-    group("prompts of different lengths", Forward(3, kv_heads=3, lengths=(1, 4)), weight=2), weight=18,
+    "as_one_rank", "values", even(Forward, 2, lengths=(3,)), even(Forward, 3, lengths=(2, 2)),
+    weight=2,
 )  # fmt: skip
 def test_forward(case, run):
-    """What one rank gives, in prefill and in decoding."""
-
-
-@suite.test("values", "values", Generate(2, lengths=(2, 2)), Generate(3, lengths=(4, 1, 2), tokens=6), weight=9)
-def test_generate(case, run):
-    """The tokens of one rank."""
+    """In prefill and in decoding."""
 
 
 @suite.test(
-    "values", "values",
-    group("parts that differ", Generate(3, heads=4, vocabulary=11)),
-    group("parts that are empty", Generate(4, heads=3, vocabulary=3)),
-    group("fewer key heads", Shard(2, **FEWER), Generate(2, **FEWER)), weight=11,
+    "as_one_rank", "values", even(Forward, 2, lengths=(1, 4)), even(Generate, 3, lengths=(4, 1, 2)),
+    weight=16,
 )  # fmt: skip
-def test_parts_that_differ_and_fewer_key_heads(case, run):
+def test_prompts_of_different_lengths(case, run):
+    """Each sequence's last position, and its own positions in decoding."""
+
+
+@suite.test("as_one_rank", "values", Generate(3, heads=4, vocabulary=11), weight=12)
+def test_parts_that_differ(case, run):
+    """Heads, hidden units and words that p doesn't divide."""
+
+
+@suite.test(
+    "as_one_rank", "values", Generate(4, heads=3, vocabulary=3),
+    Greedy(4, heads=4, vocabulary=3, kind="negative", lengths=(1,) * 8), weight=7,
+)  # fmt: skip
+def test_parts_that_are_empty(case, run):
+    """A rank without words has none to offer, also where all logits are negative."""
+
+
+@suite.test("as_one_rank", "values", Shard(2, **FEWER), Generate(2, **FEWER), weight=12)
+def test_fewer_key_heads(case, run):
     """A query head is where its key head is."""
 
 
-TIES = {"heads": 3, "vocabulary": 36, "kind": "ties", "lengths": (1,) * 4}
-
-
-@suite.test("values", "values", Greedy(3, **TIES), Greedy(2, **TIES), weight=5)
-def test_equal_logits_give_the_lowest_word(case, run):
-    """In a rank, and among ranks."""
-
-
-@suite.test("values", "values", Generate(2, kind="first", vocabulary=60, again=True), weight=3)
-def test_calls_keep_nothing_and_inputs_stay(case, run):
-    for rank, value in enumerate(run.values):
-        if value["changed"]:
-            raise case.fail(f"rank {rank} changed a prompt or a weight; they must stay as before.")
-
-
-test_real_mpi = suite.real_ranks("reality", Forward(3), Generate(3), weight=2)
-
-# -- communication and work ------------------------------------------------------------------------
-
-
-@suite.test("communication", "communication", Forward(4, heads=16, lengths=(6, 6)), weight=11)
-def test_bytes_of_two_sums_a_layer(case, run, ranks):
-    ranks.record(case, run, {"sent_bytes": [case.forward_nbytes] * case.p})
-    rule = "two all-reduces a layer of d elements for each new position"
-    assert_moved(run, case.forward_nbytes, case, rule)
-
-
-@suite.test("communication", "communication", Greedy(4, lengths=(1, 1), vocabulary=200), weight=7)
-def test_bytes_of_a_word(case, run):
-    assert_moved(run, case.greedy_nbytes, case, "two numbers a sequence and rank")
-
-
-@suite.test("schedule", "schedule", even(Generate, 2, lengths=(4,), tokens=5), weight=7)
+@suite.test(
+    "as_one_rank", "schedule", even(Generate, 2, lengths=(4,), tokens=5), checked=False, weight=26
+)
 def test_nothing_is_computed_again(case, run):
     """The words are dealt out evenly here."""
     words = len(case.lengths) * case.tokens * case.vocabulary // case.p
@@ -112,7 +87,62 @@ def test_nothing_is_computed_again(case, run):
             )
 
 
-@suite.test("memory", "memory", Generate(3, longest=1024, watched=True), weight=3)
+# -- other values ----------------------------------------------------------------------------------
+
+
+@suite.test("shard", "values", Shard(2), Shard(3))
+def test_parts_of_the_weights(case, run):
+    """Each rank's, in new arrays."""
+
+
+@suite.test(
+    "words", "values", even(Generate, 2, lengths=(2, 2)), even(Generate, 3, tokens=6), weight=2
+)
+def test_generate(case, run):
+    """The tokens of one rank."""
+
+
+TIES = {"heads": 3, "vocabulary": 36, "kind": "ties", "lengths": (1,) * 4}
+
+
+@suite.test("words", "values", Greedy(3, **TIES), Greedy(2, **TIES))
+def test_equal_logits_give_the_lowest_word(case, run):
+    """In a rank, and among ranks."""
+
+
+@suite.test("float32", "values", even(Forward, 4, lengths=(3, 3), dtype="float32"))
+def test_float32(case, run):
+    """What comes in float32 stays in float32."""
+
+
+@suite.test("again", "values", Generate(2, kind="first", vocabulary=60, again=True))
+def test_calls_keep_nothing_and_inputs_stay(case, run):
+    for rank, value in enumerate(run.values):
+        if value["changed"]:
+            raise case.fail(f"rank {rank} changed a prompt or a weight; they must stay as before.")
+
+
+test_real_mpi = suite.real_ranks("words", even(Forward, 3), even(Generate, 3))
+
+# -- communication and work ------------------------------------------------------------------------
+
+
+@suite.test(
+    "bytes", "communication", Forward(4, heads=16, lengths=(6, 6)),
+    Forward(4, heads=16, lengths=(6, 6), dtype="float32"), checked=False,
+)  # fmt: skip
+def test_bytes_of_two_sums_a_layer(case, run, ranks):
+    ranks.record(case, run, {"sent_bytes": [case.forward_nbytes] * case.p})
+    rule = "two all-reduces a layer of d elements for each new position"
+    assert_moved(run, case.forward_nbytes, case, rule)
+
+
+@suite.test("bytes", "communication", Greedy(4, lengths=(1, 1), vocabulary=200), checked=False)
+def test_bytes_of_a_word(case, run):
+    assert_moved(run, case.greedy_nbytes, case, "two numbers a sequence and rank")
+
+
+@suite.test("memory", "memory", even(Generate, 3, longest=1024, watched=True), checked=False)
 def test_memory_of_the_cache(case, run):
     weights = max(sum(array.nbytes for array in case.part(rank).values()) for rank in range(case.p))
     most = case.cache_nbytes(0) + 4 * weights + 65536
@@ -126,9 +156,14 @@ def test_memory_of_the_cache(case, run):
 
 # -- safety and speed ------------------------------------------------------------------------------
 
-test_given_communicator_is_used = suite.given_communicator("safety", Generate(3), kind="safety", weight=3)
+test_given_communicator_is_used = suite.given_communicator(
+    "communicator", even(Generate, 3), kind="safety"
+)
 test_any_order_and_waiting_sends = suite.slow_messages(
-    "safety", Generate(3), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=3
+    "as_one_rank",
+    even(Generate, 3),
+    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE),
+    weight=20,
 )
 
 
@@ -148,7 +183,7 @@ def generate_s(case):
     return run.raise_for_error().makespan_s
 
 
-@suite.test("speed", "speed", timed(4, 8), weight=10)
+@suite.test("time", "speed", timed(4, 8), checked=False)
 def test_time_of_a_token(case, run):
     alone_s = generate_s(case.with_(p=1))
     beside = f" One rank alone takes {alone_s * 1e6:.1f} µs."

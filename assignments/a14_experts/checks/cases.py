@@ -106,12 +106,14 @@ class Dispatch(Tokens):
     """``dispatch`` of rows, ``send_back`` of what came, twice, and ``send_again`` of rows, thrice.
 
     Attributes:
-        back: whether what ``send_back`` gives is compared.
+        back: what ``send_back`` gives is compared.
+        in_order: the order of an expert's rows is compared, too.
     """
 
     target = "exchange:dispatch"
     through = "checks/inside.py:dispatched"
-    back: bool = True
+    back: bool = False
+    in_order: bool = False
 
     def inputs(self, rank):
         x, routing, _ = self.of_ranks[rank]
@@ -140,10 +142,19 @@ class Dispatch(Tokens):
                     )
                 for number, (own, right) in enumerate(zip(lists, received, strict=True)):
                     what = f"rank {rank}: what {name} gives for its expert {number}"
-                    assert_like(own, times * right, self, what, tolerance=0)
+                    rows_here = [own, times * right]
+                    if not self.in_order:
+                        what, rows_here = f"{what}, rows sorted,", map(sorted_rows, rows_here)
+                    assert_like(*rows_here, self, what, tolerance=0)
             if self.back:
                 what = f"rank {rank}: what send_back gives"
                 assert_like(value[1], 2 * rows, self, what, tolerance=0)
+
+
+def sorted_rows(array):
+    """The rows in an order that values alone decide; what is no array of rows comes back."""
+    is_table = isinstance(array, np.ndarray) and array.ndim == 2
+    return array[np.lexsort(array.T)] if is_table else array
 
 
 @dataclass(frozen=True)
@@ -170,6 +181,13 @@ class Forward(Tokens):
         parts = zip(*(np.split(each, cuts) for each in (y, dx, dweights)), strict=True)
         return [[*part, gradients[slice(*self.bounds(rank))]] for rank, part in enumerate(parts)]
 
+    def wrong(self):
+        unweighted = [
+            [serial_forward(self.drawn_experts(), x, Routing(experts, 1.0 * kept, kept))]
+            for x, (experts, _, kept), _ in self.of_ranks
+        ]
+        return {"These are the sums of the experts' answers without the weights.": unweighted}
+
     def check(self, run):
         assert_ran(run, self)
         for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
@@ -178,9 +196,13 @@ class Forward(Tokens):
 
 @dataclass(frozen=True)
 class Backward(Forward):
-    """The same, of which all is compared."""
+    """The same, of which all but y is compared."""
 
     target = "exchange:backward"
+
+    def wrong(self):
+        silent = [[y, dx, np.zeros_like(dweights), own] for y, dx, dweights, own in self.right()]
+        return {"The weights get no gradient, so the gate would learn nothing.": silent}
 
     def check(self, run):
         assert_ran(run, self)
@@ -189,14 +211,19 @@ class Backward(Forward):
 
 
 def check_layer(case, rank, value, right):
-    """What a layer gave on a rank: arrays that ``case.parts`` names, and its experts' gradients."""
+    """What a layer gave on a rank beside y: what ``case.parts`` names, and experts' gradients."""
+    for name, own, wanted in list(zip(case.parts, value, right, strict=False))[1:]:
+        assert_like(own, wanted, case, f"rank {rank}'s {name}")
+    check_experts(case, rank, value, right)
+
+
+def check_experts(case, rank, value, right):
+    """The gradients of a rank's experts, which stand last."""
     if len(value) != len(right) or len(value[-1]) != len(right[-1]):
         raise case.fail(
             f"rank {rank} gave {', '.join(case.parts)} and gradients of {len(value[-1])} experts; "
             f"it has {len(right[-1])}."
         )
-    for name, own, wanted in zip(case.parts, value, right, strict=False):
-        assert_like(own, wanted, case, f"rank {rank}'s {name}")
     for number, (own, wanted) in enumerate(zip(value[-1], right[-1], strict=True)):
         for name, one, other in zip(("dw1", "dw2"), own, wanted, strict=True):
             assert_like(one, other, case, f"rank {rank}'s {name} of its expert {number}")
@@ -264,8 +291,13 @@ def assert_sent(run, case, num_counts=1):
 
 
 def assert_sent_in_all(run, case, most):
-    """All ranks together sent at most so many bytes."""
-    sent = sent_of_ranks(run).sum()
+    """All ranks together sent at most so many bytes, and rows for experts elsewhere among them."""
+    sent, rows = sent_of_ranks(run).sum(), case.row_bytes().sum()
+    if sent < rows:
+        raise case.fail(
+            f"all ranks together sent {sent:,.0f} bytes; the rows for experts of other ranks are "
+            f"{rows:,}."
+        )
     if sent > most:
         raise case.fail(
             f"all ranks together sent {sent:,.0f} bytes; rows that go to their experts alone, and "

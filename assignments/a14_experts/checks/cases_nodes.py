@@ -29,11 +29,24 @@ class Choose(Scored):
         return self.scores, self.k, self.nodes, self.most
 
     def right(self):
-        """Token by token, in loops."""
+        return self.chosen(lambda node: sum(sorted(node)[::-1][: self.k // self.most]))
+
+    def wrong(self):
+        return {
+            "That is what comes out where a node is worth its best score.": self.chosen(max),
+            "That is what comes out where a node is worth all its scores.": self.chosen(sum),
+        }
+
+    def chosen(self, worth_of):
+        """Token by token, in loops.
+
+        Args:
+            worth_of: what a node is worth, by its scores.
+        """
         each, found = self.scores.shape[1] // self.nodes, []
         for own in self.scores.tolist():
             on = [own[n * each : (n + 1) * each] for n in range(self.nodes)]
-            worth = [sum(sorted(node)[::-1][: self.k // self.most]) for node in on]
+            worth = [worth_of(node) for node in on]
             best = sorted(range(self.nodes), key=lambda n, worth=worth: (-worth[n], n))
             there = [range(n * each, (n + 1) * each) for n in best[: self.most]]
             experts = itertools.chain(*there)
@@ -45,9 +58,15 @@ class Choose(Scored):
         if not isinstance(value, np.ndarray) or value.shape != right.shape:
             raise Verdict(f"{self} gives {brief(value)}; its shape must be {right.shape}.")
         for token in np.flatnonzero((value != right).any(axis=1))[:1]:
+            named = (says for says, other in self.wrong().items() if np.array_equal(value, other))
             raise Verdict(
-                f"{self}: token {token} gets experts {value[token].tolist()}; they must be "
-                f"{right[token].tolist()}."
+                " ".join(
+                    [
+                        f"{self}: token {token} gets experts {value[token].tolist()}; they must be "
+                        f"{right[token].tolist()}.",
+                        *list(named)[:1],
+                    ]
+                )
             )
 
 

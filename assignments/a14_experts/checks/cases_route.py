@@ -35,6 +35,7 @@ class Scored(Formula):
         tokens, experts: how many scores are drawn.
         rows: the scores, token by token; (): drawn ones.
         scale: of drawn ones.
+        whole: drawn ones are whole numbers, many of them equal.
     """
 
     unsaid = tuple(name for name in Formula.unsaid if name != "seed")
@@ -43,13 +44,14 @@ class Scored(Formula):
     k: int = 2
     rows: tuple = field(default=(), kw_only=True)
     scale: float = field(default=1.0, kw_only=True)
+    whole: bool = field(default=False, kw_only=True)
     dtype: str = field(default="float64", kw_only=True)
 
     @property
     def scores(self):
         """Shape (T, E)."""
         drawn = self.scale * self.rng().standard_normal((self.tokens, self.experts))
-        return np.array(self.rows or drawn, self.dtype)
+        return np.array(self.rows or (np.rint(drawn) if self.whole else drawn), self.dtype)
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,15 @@ class BalanceLoss(Scored):
         return self.scores, np.array(self.chosen or best, np.int64)
 
     def right(self):
-        """As the docstring has it, in loops."""
-        scores, experts = self.arguments()
+        return self.of(self.arguments()[1])
+
+    def wrong(self):
+        first = self.of(self.arguments()[1][:, :1])
+        return {"This counts first choices alone; f counts all k of a token.": first}
+
+    def of(self, experts):
+        """The loss of these choices, as the docstring has it, in loops."""
+        scores = self.scores
         num_tokens, num_experts = scores.shape
         shares = [[math.exp(s - max(own)) for s in own] for own in scores.tolist()]
         means = [sum(own[e] / sum(own) for own in shares) / num_tokens for e in range(num_experts)]

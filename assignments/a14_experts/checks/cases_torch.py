@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from given.experts import Routing, drawn_experts, serial_backward, serial_forward
 
-from checks.cases import Tokens, check_layer
+from checks.cases import Tokens, check_experts
 from ringside.checking import assert_ran
 from ringside.checking.cases import assert_like
 
@@ -73,12 +73,18 @@ class Passes(Tokens):
 
 @dataclass(frozen=True)
 class Gradients(Passes):
-    """The same, of which all is compared."""
+    """The same, of which a test says what it compares."""
 
-    def check(self, run):
+    def check_parts(self, run, *names):
+        """Raise a verdict unless these are right on every rank; "experts" are the gradients of its
+        routed ones."""
         assert_ran(run, self)
         for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
-            check_layer(self, rank, value, right)
+            for name, own, wanted in zip(self.parts, value, right, strict=False):
+                if name in names:
+                    assert_like(own, wanted, self, f"rank {rank}'s {name}")
+            if "experts" in names:
+                check_experts(self, rank, value, right)
 
 
 @dataclass(frozen=True)
