@@ -12,6 +12,7 @@ from given.offload_model import CHOICES, Layer, makespan_s
 from ringside.checking import Verdict, assert_ran
 from ringside.checking.cases import Case, Formula, assert_like, brief, cast
 from ringside.checking.ring_bytes import received_as_ring
+from ringside.session.session import Result
 from ringside.units import format_count
 
 
@@ -341,6 +342,8 @@ class Steps(Lenient):
 
     def compare(self, run):
         super().compare(run)
+        if not isinstance(run, Result):  # on real ranks nobody counts
+            return
         if (received := sum(received_as_ring(run))) < self.least_nbytes:
             raise self.fail(
                 f"all ranks together received {received:.0f} bytes; the new parameters of the "
