@@ -8,12 +8,16 @@
     points = [
         ["sum", 40, "All ranks get the sum, for any length on any number of ranks."],
         ["own_messages", 20, "Messages to neighbours carry the data, no library collective."],
+        ["waits", 15, "No rank depends on buffers.", 70],  # without it at most 70 of 100
         ...
     ]
     hints = ["...", "..."]      # for who is stuck, one step after the other (`ringside hint ring`)
 
 Tests name the requirement that they show, and share its points by their weights. So a requirement
-earns what the share of its cases earns, in public and in the hidden run alike.
+earns what the share of its cases earns, in public and in the hidden run alike. Ten kinds of
+mistakes that each deserve to cost 40 points don't fit into 100: where a requirement's points say
+too little of what a program without it is worth, a limit says it. Half of the requirement lifts the
+limit half of the way.
 """
 
 from __future__ import annotations
@@ -46,11 +50,16 @@ class Shown(Protocol):
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a module must do, as its docstring says it."""
+    """What a module must do, as its docstring says it.
+
+    Attributes:
+        limit: what a module earns at most where nothing of it is shown; None: its points say it.
+    """
 
     name: str
     points: float
     says: str
+    limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,33 +83,46 @@ class Requirements:
         each = tuple(Requirement(**one) for one in content["each"])
         return cls(content["the_point"], content["without_it"], each, tuple(content["hints"]))
 
-    def most(self, tests: Sequence[Shown]) -> float:
-        """What the module earns at most, by how much of the point of the exercise is shown."""
+    def least(self, tests: Sequence[Shown]) -> tuple[float, Requirement]:
+        """The lowest limit by what is shown of each requirement, and whose it is."""
+        return min(((self._most(one, tests), one) for one in self.each), key=lambda pair: pair[0])
+
+    def limit(self, requirement: Requirement) -> float:
+        """What a module earns at most that shows nothing of a requirement."""
+        if requirement.name == self.the_point:
+            return self.without_it
+        return ALL_POINTS if requirement.limit is None else requirement.limit
+
+    def _most(self, requirement: Requirement, tests: Sequence[Shown]) -> float:
         # Of a call that wasn't made nothing is known.
-        asked = [test for test in tests if test.requirement == self.the_point]
+        asked = [test for test in tests if test.requirement == requirement.name]
         asked = [test for test in asked if not test.message.startswith("not run")]
         if not (possible := sum(test.points for test in asked)):
             return ALL_POINTS
-        share = sum(test.earned for test in asked) / possible
-        return self.without_it + share * (ALL_POINTS - self.without_it)
+        limit = self.limit(requirement)
+        return limit + sum(test.earned for test in asked) / possible * (ALL_POINTS - limit)
 
 
 def score(requirements: Requirements | None, tests: Sequence[Shown]) -> float:
     """What a module's tests earned, of 100 points."""
     earned = sum((test.earned for test in tests), 0.0)
-    most = requirements.most(tests) if requirements else ALL_POINTS
+    most = requirements.least(tests)[0] if requirements else ALL_POINTS
     return round(min(earned, most), 4)
 
 
 def held_back(requirements: Requirements | None, tests: Sequence[Shown]) -> str:
-    """A sentence where a module earns less than its requirements, for want of its point."""
+    """A sentence where a module earns less than its requirements, since one weighs more."""
     earned = sum(test.earned for test in tests)
-    if requirements is None or earned <= (most := requirements.most(tests)) + 1e-9:
+    if requirements is None:
         return ""
-    says = next(one.says for one in requirements.each if one.name == requirements.the_point)
+    most, by = requirements.least(tests)
+    if earned <= most + 1e-9:
+        return ""
+    is_the_point = by.name == requirements.the_point
+    lacks = "the point of the exercise" if is_the_point else "what weighs more than its points"
     return (
-        f"{round(earned, 1):g} points, of which {round(most, 1):g} count: the point of the "
-        f"exercise is missing or incomplete. {says}"
+        f"{round(earned, 1):g} points, of which {round(most, 1):g} count: {lacks} is missing or "
+        f"incomplete. {by.says}"
     )
 
 
@@ -134,6 +156,12 @@ def _of_module(path: Path, module: str, table: Any) -> Requirements:
     except (KeyError, TypeError) as error:
         raise refuse(f"{error}; it has the_point, without_it and points.") from None
     names = [each.name for each in found.each]
+    for each in found.each:
+        if each.limit is not None and not 0 <= each.limit < ALL_POINTS - each.points:
+            raise refuse(
+                f"{each.name} is worth {each.points:g} points, and its limit is {each.limit:g}; a "
+                f"limit lies below {ALL_POINTS - each.points:g}."
+            )
     if twice := {name for name in names if names.count(name) > 1}:
         raise refuse(f"{min(twice)} stands there twice.")
     if found.the_point not in names:

@@ -80,6 +80,20 @@ def test_a_module_earns_by_how_much_of_its_point_is_shown(
         assert held.endswith("missing or incomplete. It sends.")
 
 
+def test_another_requirement_may_weigh_more_than_its_points() -> None:
+    waits = Requirement("waits", 10, "It waits.", 60)
+    asked = Requirements("own", 30, (Requirement("own", 90, "It sends."), waits))
+    tests = [Shown("own", 90, 90), Shown("waits", 10, 5)]
+    assert requirements.score(asked, tests) == 80  # half of the way from 60 to 100
+    held = requirements.held_back(asked, tests)
+    assert held == (
+        "95 points, of which 80 count: what weighs more than its points is missing or incomplete. "
+        "It waits."
+    )
+    tests = [Shown("own", 90, 60), Shown("waits", 10, 5)]
+    assert requirements.score(asked, tests) == 65 and not requirements.held_back(asked, tests)
+
+
 RING = """[ring]
 the_point = "own"
 without_it = 30
@@ -96,6 +110,11 @@ points = [["sum", 60, "It sums."], ["own", 40, "It sends."]]
         ('"sum"', '"own"', "own stands there twice"),
         ("without_it = 30", "", "it has the_point, without_it and points"),
         ("[ring]", "[ring", "can't be read"),
+        (
+            'sums."',
+            'sums.", 50',
+            "sum is worth 60 points, and its limit is 50; a limit lies below 40",
+        ),
     ],
 )
 def test_a_table_that_is_wrong_is_named(tmp_path: Path, before: str, after: str, why: str) -> None:
