@@ -116,6 +116,7 @@ class Outcome:
                     sum(t.earned for t in self.tests(module) if t.requirement == each.name), 4
                 ),
                 "is_the_point": each.name == asked.the_point,
+                "limit": asked.limit(each),
             }
             for each in asked.each
         ]

@@ -306,7 +306,7 @@ def _requirements(module: ModuleReport) -> list[str]:
         mine = [test for test in module.tests if test.requirement == asked.name]
         if not mine:
             continue
-        lines += _of_requirement(asked, mine, asked.name == module.requirements.the_point)
+        lines += _of_requirement(asked, mine, module.requirements.weighs(asked))
         for test, others in (failures[test.name] for test in mine if test.name in failures):
             first, *rest = _reason(test, whole=not explained)
             reasons = [f"{sentence(test.name)}: {first}", *rest]
@@ -324,14 +324,12 @@ def _lacking(module: ModuleReport) -> list[TestRecord]:
     return sorted(lacking, key=lambda test: names.index(test.requirement))
 
 
-def _of_requirement(
-    asked: Requirement, tests: Sequence[TestRecord], is_the_point: bool
-) -> list[str]:
+def _of_requirement(asked: Requirement, tests: Sequence[TestRecord], weighs: str) -> list[str]:
     earned, points = (sum(getattr(test, name) for test in tests) for name in ("earned", "points"))
     run = [test for test in tests if not test.skipped]
     full = all(test.is_full for test in run)
     mark = ("ok  " if full else "part" if earned else "FAIL") if run else "skip"
-    says = asked.says if full or not is_the_point else f"{asked.says} (The point of the exercise.)"
+    says = asked.says if full or not weighs else f"{asked.says} ({weighs[0].upper()}{weighs[1:]}.)"
     lines = textwrap.wrap(says, 78)
     return [
         f"  {mark}  {f'{round(earned, 1):g}/{round(points, 1):g}':>9}  {lines[0]}",

@@ -93,6 +93,13 @@ class Requirements:
             return self.without_it
         return ALL_POINTS if requirement.limit is None else requirement.limit
 
+    def weighs(self, requirement: Requirement) -> str:
+        """What a reader is told of a requirement that counts for more than its points."""
+        if (limit := self.limit(requirement)) == ALL_POINTS:
+            return ""
+        the_point = "the point of the exercise: " if requirement.name == self.the_point else ""
+        return f"{the_point}without it at most {limit:g} of {ALL_POINTS:g}"
+
     def _most(self, requirement: Requirement, tests: Sequence[Shown]) -> float:
         # Of a call that wasn't made nothing is known.
         asked = [test for test in tests if test.requirement == requirement.name]

@@ -69,7 +69,7 @@ class RequirementRow:
     """What a module must do, and the tests that show it."""
 
     says: str
-    is_the_point: bool
+    weighs: str  # that it counts for more than its points; empty: it doesn't
     tests: tuple[TestRow, ...]
 
     @property
@@ -244,17 +244,16 @@ def requirement_rows(outcome: Outcome, module: ModuleSpec) -> tuple[RequirementR
     tests = test_rows(outcome, module)
     result = outcome.results.get(module.name)
     asked = result.requirements if result else None
-    the_point = asked.the_point if asked else ""
     rows = [
         RequirementRow(
             shown(each.says, 400, 4),
-            each.name == the_point,
+            asked.weighs(each) if asked else "",
             tuple(test for test in tests if test.requirement == each.name),
         )
         for each in (asked.each if asked else ())
     ]
     others = [test for test in tests if not any(test in row.tests for row in rows)]
-    rows += [RequirementRow(test.name, False, (test,)) for test in others]
+    rows += [RequirementRow(test.name, "", (test,)) for test in others]
     return tuple(row for row in rows if row.tests)
 
 

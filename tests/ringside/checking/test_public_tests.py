@@ -216,7 +216,7 @@ def test_without_the_point_of_the_exercise_not_all_counts_and_it_is_said_once() 
     assert lines[0] == "ring: 30 of 95 public points"
     said = " ".join(" ".join(lines).split())
     assert "80 points, of which 30 count: the point of the exercise is missing" in said
-    assert said.count("(The point of the exercise.)") == 1
+    assert said.count("(The point of the exercise: without it at most 30 of 100.)") == 1
     assert lines.index("  ok        80/80  A rank sends two shards a step at most.")
 
 
