@@ -16,6 +16,7 @@ from autograder.grade.outcome import Outcome, clamp
 from autograder.grade.suite.result import ModuleResult, TestResult
 from autograder.gradebook.report import cell_tables, feedback, rendering
 from ringside.checking.notebook import module_sha256
+from ringside.checking.requirements import Requirement, Requirements
 
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m"
 
@@ -39,6 +40,31 @@ def test_the_page_says_sentence_line_and_how_to_see_it_again(plan: Assignment) -
     assert '<span data-n="4">line_4</span>' in page
     assert "<strong>4.5</strong> of 30 points" in page
     assert "two.py was not handed in" in page
+
+
+def test_page_and_table_show_each_requirement_with_its_points(plan: Assignment) -> None:
+    each = (
+        Requirement("mean", 60.0, "It gives the mean.", 30.0),
+        Requirement("own", 40.0, "It sends its own messages."),
+    )
+    said = outcome("this is the sum.", requirements=Requirements("own", 20.0, each))
+    said.results["one"].tests[0].requirement = "mean"
+    own = TestResult("its own messages", "communication", 40.0, 40.0, requirement="own")
+    said.results["one"].tests.append(own)
+    page = rendering.render(feedback.page_of(plan, said))
+    table = cell_tables.module_table(plan.modules[0], said)
+    for text in (page, table):
+        assert "It gives the mean." in text and "It sends its own messages." in text
+        assert "55 points, of which 47.5 count: what weighs more than its points" in text
+    assert "15 of 60" in page and "40 of 40" in page
+    assert "without it at most 30 of 100" in page and "at most 20" not in page  # that is shown
+    assert "15 / 60" in table and "this is the sum." in table
+    row = said.as_json(plan)["modules"]["one"]["requirements"][0]
+    assert row == {
+        "name": "mean", "says": "It gives the mean.", "points": 60.0, "earned": 15.0,
+        "is_the_point": False, "limit": 30.0,
+    }  # fmt: skip
+    assert said.percent("one") == 47.5
 
 
 def test_long_texts_end_behind_a_word() -> None:
