@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
     way.add_argument(
         "--points",
         action="store_true",
-        help="grade each wrong submission whole, by public and hidden tests, and print its points",
+        help="grade each wrong submission by the public tests too, and print both",
     )
     way.add_argument(
         "--show", metavar="NAME", help="print a wrong submission: what it does, and the difference"
