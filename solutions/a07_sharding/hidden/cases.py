@@ -161,9 +161,12 @@ hidden(
     ),
 )
 hidden(
-    zero1.test_several_steps_from_saved_states, Steps(2, 8, steps=2), Steps(5, 13, steps=4),
-    Steps(3, 8, steps=3, clip=0.5),
-    lambda rng: [Steps(4, 12, steps=3, decay=round(rng.uniform(0.1, 1), 3))],
+    zero1.test_several_steps_from_saved_states,
+    group(zero1.CLIPPED, Steps(5, 13, steps=4), Steps(3, 8, steps=3, clip=0.5)),
+    group(
+        zero1.DECAYED, Steps(2, 8, steps=2),
+        lambda rng: [Steps(4, 12, steps=3, decay=round(rng.uniform(0.1, 1), 3))],
+    ),
 )  # fmt: skip
 hidden(
     zero1.test_weight_decay,
@@ -265,9 +268,9 @@ SEVEN = (4, 3, 6, 3, 6, 12, 3)
 
 hidden(
     zero3.test_training_equals_serial_training_on_2_to_18_ranks,
-    group(zero3.POWERS, *(Train(p, WIDTHS, steps=3) for p in (2, 4))),
+    group(zero3.TWO, Train(2, WIDTHS, steps=3)),
     group(
-        zero3.OTHERS, Train(3, WIDTHS, steps=3), Train(12, (5, 12, 12), steps=1),
+        zero3.MORE, *(Train(p, WIDTHS, steps=3) for p in (3, 4)), Train(12, (5, 12, 12), steps=1),
         Train(18, (5, 18, 18), steps=1),
     ),
 )  # fmt: skip
