@@ -133,7 +133,7 @@ def of_each(watches, **weights):
     ]  # fmt: skip
 
 
-KEPT = of_each(("second", "inputs"), im2col=3, conv_forward=3, conv_backward=2, toeplitz=1)
+KEPT = of_each(("second", "inputs"), im2col=4, conv_forward=4, conv_backward=1, toeplitz=1)
 LAYOUT = of_each(("layout",), im2col=1, conv_forward=1, conv_backward=1)
 
 
