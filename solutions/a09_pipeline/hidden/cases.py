@@ -482,8 +482,14 @@ hidden(
 )
 hidden(
     stage.test_gradient_on_2_to_5_stages,
-    group(USUAL, step(FLUSH, 5, 8), step(GPIPE, 5, 7), step(FLUSH, 3, 6), weight=4),
-    group("float32", step(FLUSH, 3, 4, dtype="float32"), step(GPIPE, 2, 3, dtype="float32")),
+    step(FLUSH, 5, 8),
+    step(GPIPE, 5, 7),
+    step(FLUSH, 3, 6),
+)
+hidden(
+    stage.test_gradient_in_float32,
+    step(FLUSH, 3, 4, dtype="float32"),
+    step(GPIPE, 2, 3, dtype="float32"),
 )
 hidden(
     stage.test_fewer_microbatches_than_stages_and_one_stage,
@@ -699,11 +705,11 @@ hidden(
 )
 hidden(
     torch.test_activations_are_let_go_and_recomputation_keeps_inputs_alone,
-    group(USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH)),
+    group(USUAL, *(torch_ordered(name, 4, 8, **LARGE) for name in BOTH), weight=2),
     group(
         torch.AGAIN,
         *(torch_ordered(name, 4, 8, recompute=True, **LARGE) for name in BOTH),
-        weight=4,
+        weight=3,
     ),
 )
 hidden(
