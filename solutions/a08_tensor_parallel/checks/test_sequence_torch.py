@@ -79,7 +79,7 @@ def test_gradients_of_replicated_parameters(case, run):
 
 
 @suite.test(
-    "finish",
+    "several",
     "values",
     Block(2, 4, steps=2, finished=True, exact=True),
     Block(2, 4, steps=2, finished=True, how="together", exact=True),
