@@ -126,7 +126,7 @@ hidden(
         "float32",
         ColumnLayer(3, 42, (24, 600), "float32"),
         RowLayer(3, 42, (600, 24), "float32"),
-        weight=2,
+        weight=4,
     ),
 )
 hidden(linear.test_given_communicator_is_used, *flat((3, 6, (5, 7)), (2, 4, (6, 4))))

@@ -188,9 +188,9 @@ hidden(moe.test_moe_forward, *(Passes(*world, k=1, how="forward") for world in W
 for test in (moe.test_moe_gradients_of_experts, moe.test_moe_gradients_of_tokens_and_gate):
     hidden(
         test,
-        group(moe.ONCE, *(Gradients(*world) for world in WORLDS), weight=1.6),
-        group(moe.TWICE, Gradients(*WORLDS[1], how="twice"), weight=2),
-        group(moe.SEVERAL, Gradients(3, (4, 7, 3), 8), weight=2.3),
+        group(moe.ONCE, *(Gradients(*world) for world in WORLDS), weight=2),
+        group(moe.TWICE, Gradients(*WORLDS[1], how="twice"), weight=4.5),
+        group(moe.SEVERAL, Gradients(3, (4, 7, 3), 8), weight=2),
         group(moe.PART, Gradients(3, (5, 4, 6), 3).in_part()),
     )
 hidden(moe.test_moe_several_experts_a_rank, Passes(2, (6, 5), 5), Passes(3, (4, 7, 3), 8))
