@@ -366,6 +366,10 @@ hidden(
     *(step(p, 10, limit=limit) for p, limit in ((2, 2), (3, 2), (4, 4), (3, 6))),
 )
 hidden(axonn.test_backward_before_forward, *(step(p, 14) for p in (2, 3, 4)))
+hidden(
+    axonn.test_neighbours_send_to_each_other,
+    *(step(p, 8, machine="rendezvous") for p in (2, 4)),
+)
 hidden(axonn.test_every_send_may_wait_for_its_receive, step(2, 8), step(4, 8))
 hidden(
     axonn.test_faster_than_1f1b_where_times_vary,
