@@ -49,7 +49,6 @@ def test_one_stage_and_fewer_microbatches_than_stages(case, run):
 
 @suite.test(
     "limit", "values", *(Step(3, TWO * 5, limit=limit, announced=True) for limit in (1, 2)),
-    weight=4,
 )  # fmt: skip
 def test_limits_from_one_on(case, run):
     assert_driven(run, case, case.most)
@@ -105,7 +104,7 @@ def test_no_stage_waits_while_there_is_work(case, run):
 
 @suite.test(
     "limit", "schedule", *(Step(3, TWO * 8, limit=limit, announced=True) for limit in (2, 3)),
-    checked=False, weight=6,
+    checked=False,
 )  # fmt: skip
 def test_as_many_in_flight_as_asked(case, run):
     assert_in_flight(run, case)

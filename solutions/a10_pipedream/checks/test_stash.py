@@ -129,6 +129,11 @@ def test_versions_are_let_go(case, run):
             )
 
 
+@suite.test("sends", "safety", Train(3, TWO * 8, machine="rendezvous", announced=True))
+def test_neighbours_send_to_each_other(case, run):
+    """Each send waits for its receive here."""
+
+
 test_sends_may_wait_for_their_receives = suite.slow_messages(
     "under_way", Train(3, TWO * 8, announced=True), weight=2
 )

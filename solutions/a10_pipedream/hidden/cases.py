@@ -80,6 +80,10 @@ hidden(
     group(stash.OWN, Train(5, (2,) * 14, **stash.WIDE)),
     group(stash.SYNC, Train(3, (2,) * 14, vertical_sync=True, **stash.WIDE), weight=0.5),
 )
+hidden(
+    stash.test_neighbours_send_to_each_other,
+    *(train(p, 8, machine="rendezvous") for p in (2, 4)),
+)
 hidden(stash.test_sends_may_wait_for_their_receives, train(2, 6), train(4, 24))
 MS, WIRE = (1e-3, 2e-3), {"costs": (4e-6, 8e-6), "width": 8, "alike": True, "machine": "long wire"}
 hidden(
