@@ -80,6 +80,10 @@ hidden(
     group(stash.OWN, Train(5, (2,) * 14, **stash.WIDE)),
     group(stash.SYNC, Train(3, (2,) * 14, vertical_sync=True, **stash.WIDE), weight=0.5),
 )
+hidden(
+    stash.test_neighbours_send_to_each_other,
+    *(train(p, 8, machine="rendezvous") for p in (2, 4)),
+)
 hidden(stash.test_sends_may_wait_for_their_receives, train(2, 6), train(4, 24))
 MS, WIRE = (1e-3, 2e-3), {"costs": (4e-6, 8e-6), "width": 8, "alike": True, "machine": "long wire"}
 hidden(
@@ -366,6 +370,10 @@ hidden(
     *(step(p, 10, limit=limit) for p, limit in ((2, 2), (3, 2), (4, 4), (3, 6))),
 )
 hidden(axonn.test_backward_before_forward, *(step(p, 14) for p in (2, 3, 4)))
+hidden(
+    axonn.test_neighbours_send_to_each_other,
+    *(step(p, 8, machine="rendezvous") for p in (2, 4)),
+)
 hidden(axonn.test_every_send_may_wait_for_its_receive, step(2, 8), step(4, 8))
 hidden(
     axonn.test_faster_than_1f1b_where_times_vary,
