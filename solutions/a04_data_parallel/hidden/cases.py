@@ -197,13 +197,9 @@ hidden(
         "frozen parameters",
         TorchSteps(2, 4, frozen=(0, 1), steps=2),
         TorchSteps(3, 6, widths=DEEP, frozen=(3, 4), steps=2),
-    ),
-    group(
-        "old gradients",
-        TorchSteps(2, 6, stale=True),
         TorchSteps(3, 6, frozen=(0, 1), stale=True),
-        weight=2,
     ),
+    group("old gradients", TorchSteps(2, 6, stale=True), TorchSteps(3, 6, stale=True), weight=2),
 )
 hidden(
     step_torch.test_any_network_and_dtype,
