@@ -149,6 +149,7 @@ for tests, kind, start, part, safety in (
         safety,
         *both(5, [kind(p, 2 * p, steps=2) for p in (2, 3, 4, 7)], [start(p) for p in (2, 3, 5)]),
     )
+    hidden(tests.test_nothing_is_left_open, kind(2, 4, steps=2), kind(3, 6, steps=2))
     hidden(tests.test_time_on_512_ranks, kind(8, 384, **TIMED))
 
 hidden(
@@ -166,7 +167,12 @@ hidden(
 hidden(
     step.test_inputs_stay_and_nothing_is_kept,
     group("arguments that stay", Steps(2, 6), Steps(4, 8)),
-    group("a second call", Steps(2, 4, between_others=True), Steps(3, 6, between_others=True)),
+    group(
+        "a second call",
+        Steps(2, 4, between_others=True),
+        Steps(3, 6, between_others=True),
+        weight=2,
+    ),
 )
 hidden(step.test_digits_under_real_mpi, Steps(3, 48, **DIGITS))
 hidden(
@@ -191,12 +197,9 @@ hidden(
         "frozen parameters",
         TorchSteps(2, 4, frozen=(0, 1), steps=2),
         TorchSteps(3, 6, widths=DEEP, frozen=(3, 4), steps=2),
-    ),
-    group(
-        "old gradients",
-        TorchSteps(2, 6, stale=True),
         TorchSteps(3, 6, frozen=(0, 1), stale=True),
     ),
+    group("old gradients", TorchSteps(2, 6, stale=True), TorchSteps(3, 6, stale=True), weight=2),
 )
 hidden(
     step_torch.test_any_network_and_dtype,
@@ -291,6 +294,10 @@ hidden(
 hidden(
     accumulate.test_sends_may_wait_and_come_in_any_order,
     *(Accumulated(p, 4 * p, microbatches=2, steps=2) for p in (2, 3, 4, 7)),
+)
+hidden(
+    accumulate.test_nothing_is_left_open,
+    *(Accumulated(p, 4 * p, microbatches=2, steps=2) for p in (2, 3)),
 )
 hidden(accumulate.test_time_on_512_ranks, Accumulated(8, 384, microbatches=4, **TIMED))
 

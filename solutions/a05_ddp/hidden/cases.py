@@ -116,7 +116,7 @@ hidden(
         Average(2, buckets=divided(SHAPES, 1)),
         *(Average(p, buckets=divided(SHAPES, count)) for p, count in ((5, 8), (12, 4), (18, 4))),
         Average(3, WIDE, buckets=divided(WIDE, 4)),
-        weight=5,
+        weight=2,
     ),
     group("float32", Average(3, dtype="float32", buckets=divided(SHAPES, 4))),
 )
