@@ -29,7 +29,7 @@ from checks.cases import (
     TorchRing,
     Tree,
 )
-from checks.sums import shares
+from checks.sums import OF_LENGTHS, WEIGHTS, shares
 
 from ringside.checking.suite import group, hidden
 
@@ -144,7 +144,8 @@ def shared(tests, *kinds, **more):
     for name, table in TABLES.items():
         if test := getattr(tests, f"test_{name}", None):
             cases = [case for kind in kinds for case in table(kind)]
-            hidden(test, *shares(*cases, *more.get(name, ())))
+            weights = OF_LENGTHS if name.startswith("sum_on") else WEIGHTS
+            hidden(test, *shares(*cases, *more.get(name, ()), weights=weights))
 
 
 def halves_of(table, *others):
@@ -271,8 +272,8 @@ for powers, others, kind in (
         Halving,
     ),
 ):
-    hidden(powers, *shares(*sums(kind, POWERS_OF_TWO)))
-    hidden(others, *shares(*sums(kind, OTHER_SIZES)))
+    hidden(powers, *shares(*sums(kind, POWERS_OF_TWO), weights=OF_LENGTHS))
+    hidden(others, *shares(*sums(kind, OTHER_SIZES), weights=OF_LENGTHS))
 hidden(
     recursive.test_recursive_doubling_bytes_and_messages,
     *shares(
@@ -514,6 +515,7 @@ levels = hierarchical.levels
 GRIDS = ((4, 2), (6, 3), (6, 2), (8, 4), (9, 3))  # p, g
 
 hidden(hierarchical.test_every_rank_sends_inside_its_node_and_between_nodes, levels(6, 3, 36))
+hidden(hierarchical.test_nodes_are_summed_before_they_exchange, levels(6, 3, 72))
 hidden(
     hierarchical.test_sums_where_everything_divides,
     *(levels(p, g, n) for p, g in GRIDS for n in (p, 6 * p)),
