@@ -73,7 +73,7 @@ def test_float32_and_bfloat16(case, run):
 @suite.test(
     "graph", "values", group(GAPS, Conv2d(3, batch=2, how="gaps")),
     group(SUM, Conv2d(3, batch=2, how="sum")), group(NO_BIAS, Conv2d(2, bias=False)),
-    group(TWICE, Conv2d(3, how="together"), weight=4), checked=False, weight=1,
+    group(TWICE, Conv2d(3, how="together"), weight=8), checked=False,
 )  # fmt: skip
 def test_gaps_sums_no_bias_and_two_calls(case, run):
     case.check_each(run)

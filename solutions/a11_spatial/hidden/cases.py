@@ -518,7 +518,7 @@ hidden(
     group(conv_torch.GAPS, Conv2d(3, batch=2, how="gaps")),
     group(conv_torch.SUM, Conv2d(3, batch=2, how="sum")),
     group(conv_torch.NO_BIAS, Conv2d(3, bias=False)),
-    group(conv_torch.TWICE, *(Conv2d(p, how="together") for p in (2, 3)), weight=4),
+    group(conv_torch.TWICE, *(Conv2d(p, how="together") for p in (2, 3)), weight=8),
 )
 hidden(conv_torch.test_real_gloo, Conv2d(3))
 hidden(conv_torch.test_rows_go_from_neighbour_to_neighbour, Conv2d(4, needs="none"))
