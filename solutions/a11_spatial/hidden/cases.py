@@ -412,7 +412,6 @@ hidden(
             Attention(p, (n,), batch, causal=True, announced=True)
             for p, n, batch in ((2, 4, 1), (3, 5, 2), (4, 3, 1), (5, 4, 1))
         ),
-        weight=2,
     ),
     group(
         ring.DIFFER, *(Attention(len(each), each, causal=True, announced=True) for each in UNEVEN)
@@ -507,7 +506,7 @@ hidden(
     conv_torch.test_uneven_heights_and_low_parts,
     group(conv_torch.DIFFER, *rows((3, 5), (4, 1, 6), (2, 7, 1, 3), parts=IMAGES), weight=2),
     group(conv_torch.LOW, *rows((1, 1, 1), (1, 1), (4,), parts=IMAGES)),
-    group(conv_torch.REFUSED, Conv2d(2, parts=IMAGES), *conv_torch.WRONG, weight=2),
+    group(conv_torch.REFUSED, Conv2d(2, parts=IMAGES), *conv_torch.WRONG),
 )
 hidden(
     conv_torch.test_float32_and_bfloat16,
@@ -519,7 +518,7 @@ hidden(
     group(conv_torch.GAPS, Conv2d(3, batch=2, how="gaps")),
     group(conv_torch.SUM, Conv2d(3, batch=2, how="sum")),
     group(conv_torch.NO_BIAS, Conv2d(3, bias=False)),
-    group(conv_torch.TWICE, *(Conv2d(p, how="together") for p in (2, 3)), weight=4),
+    group(conv_torch.TWICE, *(Conv2d(p, how="together") for p in (2, 3)), weight=8),
 )
 hidden(conv_torch.test_real_gloo, Conv2d(3))
 hidden(conv_torch.test_rows_go_from_neighbour_to_neighbour, Conv2d(4, needs="none"))
@@ -691,12 +690,12 @@ hidden(
     ),
 )
 hidden(
-    ring_torch.test_large_scores_float32_gaps_and_two_calls,
+    ring_torch.test_large_scores_float32_and_gaps,
     group(ring_torch.LARGE, RingAttention(3, spread=40.0), weight=3),
-    group(ring_torch.SINGLE, RingAttention(3, dtype="float32", announced=True)),
-    group(ring_torch.GAPS, RingAttention(3, (4,), how="gaps", announced=True), weight=1.5),
-    group(ring_torch.TWICE, RingAttention(3, how="together"), weight=5),
+    group(ring_torch.SINGLE, RingAttention(3, dtype="float32", announced=True), weight=2),
+    group(ring_torch.GAPS, RingAttention(3, (4,), how="gaps", announced=True)),
 )
+hidden(ring_torch.test_two_calls_in_one_graph, RingAttention(3, how="together"))
 hidden(ring_torch.test_real_gloo, RingAttention(3))
 hidden(
     ring_torch.test_bytes_of_both_passes,
@@ -756,13 +755,13 @@ hidden(
     ZigzagAttention(1, parts=zigzag.GRADIENTS),
 )
 hidden(
-    zigzag.test_fewer_heads_float32_gaps_and_two_calls,
-    group(zigzag.FEW, ZigzagAttention(3, heads=4, kv_heads=2)),
-    group(zigzag.LARGE, ZigzagAttention(3, spread=40.0), weight=2),
-    group(zigzag.SINGLE, ZigzagAttention(3, dtype="float32", announced=True)),
+    zigzag.test_fewer_heads_large_scores_float32_and_gaps,
+    group(zigzag.FEW, ZigzagAttention(3, heads=4, kv_heads=2), weight=3),
+    group(zigzag.LARGE, ZigzagAttention(3, spread=40.0), weight=3),
+    group(zigzag.SINGLE, ZigzagAttention(3, dtype="float32", announced=True), weight=2),
     group(zigzag.GAPS, ZigzagAttention(3, how="gaps", announced=True)),
-    group(zigzag.TWICE, ZigzagAttention(3, how="together"), weight=4),
 )
+hidden(zigzag.test_two_calls_in_one_graph, ZigzagAttention(3, how="together"))
 hidden(zigzag.test_real_gloo, ZigzagAttention(3))
 hidden(zigzag.test_bytes_of_both_passes, *moved(ZigzagAttention, (zigzag.FORWARD, zigzag.BOTH)))
 hidden(zigzag.test_given_group_is_used, *each_half(zigzag.HALVES, zigzag.PLAIN, 3))
