@@ -55,7 +55,7 @@ def test_what_was_sent_comes_back(case, run):
     """On rank 0, to the bit; the others return None."""
 
 
-@suite.test("ball", "values", Bounce(2, 6, 2), weight=8)
+@suite.test("kept", "values", Bounce(2, 6, 2))
 def test_inputs_stay_and_results_are_new(case, run, ranks):
     assert_inputs_kept(run, case)
     assert_new(run, case)

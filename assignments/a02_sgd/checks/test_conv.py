@@ -80,8 +80,8 @@ def test_backward_with_stride_and_padding(case, run):
 
 
 @suite.test(
-    "arguments", "values", group(FORWARD, ConvForward(**PIXELS)),
-    group(BACKWARD, ConvBackward(**PIXELS), weight=8), weight=9,
+    "dtypes", "values", group(FORWARD, ConvForward(**PIXELS)),
+    group(BACKWARD, ConvBackward(**PIXELS)),
 )  # fmt: skip
 def test_float32_and_integer_images(case, run):
     """Images are taken in the dtype of the filters."""
@@ -133,15 +133,15 @@ def of_each(watches, **weights):
     ]  # fmt: skip
 
 
-KEPT = of_each(("second", "inputs"), im2col=18, conv_forward=10, conv_backward=1, toeplitz=1)
-LAYOUT = of_each(("layout",), im2col=6, conv_forward=3, conv_backward=3)
+KEPT = of_each(("second", "inputs"), im2col=4, conv_forward=4, conv_backward=1, toeplitz=1)
+LAYOUT = of_each(("layout",), im2col=1, conv_forward=1, conv_backward=1)
 
 
-@suite.test("arguments", "safety", *KEPT, weight=15)
+@suite.test("kept", "safety", *KEPT)
 def test_inputs_stay_and_results_are_new(case, run):
     """They may be read-only, and a second call leaves the first one's result alone."""
 
 
-@suite.test("arguments", "safety", *LAYOUT, weight=12)
+@suite.test("layout", "safety", *LAYOUT)
 def test_any_layout_in_memory(case, run):
     """Slices of larger arrays, transposed ones."""

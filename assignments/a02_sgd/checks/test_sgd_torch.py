@@ -111,12 +111,12 @@ def test_work_of_a_step(case, run):
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-@suite.test("evaluation", "values", Evaluate(), Evaluate(DEEP, 9, dropout=0.5), weight=4)
+@suite.test("evaluation", "values", Evaluate(), Evaluate(DEEP, 9, dropout=0.5))
 def test_loss_and_accuracy(case, run):
     """In evaluation mode."""
 
 
-@suite.test("evaluation", "safety", Evaluate(dropout=0.5), Evaluate(training=False), weight=12)
+@suite.test("left_alone", "safety", Evaluate(dropout=0.5), Evaluate(training=False))
 def test_evaluation_leaves_the_model_as_it_was(case, run):
     *_, seen = run.values[0]
     if not seen["mode"]:

@@ -16,12 +16,19 @@ from ringside.checking import (
     assert_own_messages,
     assert_requests_complete,
 )
+from ringside.checking.assertions import EAGER_BYTES
 from ringside.checking.suite import Suite, contrasted, group, right_run
 
 PLAIN = "powers of two as numbers of ranks p, where p divides n"
+POWER_UNEVEN = "powers of two that do not divide n"
+OTHER_UNEVEN = "other numbers of ranks that do not divide n"
 SPECIAL = "NaN and infinities"
 SHORT = "vectors of fewer elements than ranks"
 HALVES = "the halves of it alone"
+
+
+WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2, SPECIAL: 2}
+OF_LENGTHS = {POWER_UNEVEN: 3, OTHER_UNEVEN: 3, SPECIAL: 2}  # where they are what is asked
 
 
 def kind_of(case):
@@ -34,21 +41,18 @@ def kind_of(case):
         return SPECIAL
     divides = case.n % case.p == 0
     if not case.fold:
-        return PLAIN if divides else "powers of two that do not divide n"
-    return f"other numbers of ranks that {'divide' if divides else 'do not divide'} n"
+        return PLAIN if divides else POWER_UNEVEN
+    return "other numbers of ranks that divide n" if divides else OTHER_UNEVEN
 
 
-def shares(*cases):
+def shares(*cases, weights=WEIGHTS):
     """Groups of the cases, so that each kind of them earns its share."""
     apart = not all(case.half for case in cases)
     groups = {}
     for case in cases:
         kind = HALVES if apart and case.half else kind_of(case)
         groups.setdefault(kind, []).append(case)
-    return [group(kind, *of, weight=WEIGHTS.get(kind, 1)) for kind, of in groups.items()]
-
-
-WEIGHTS = {PLAIN: 2, EVEN: 2, HALVES: 2, SPECIAL: 2}
+    return [group(kind, *of, weight=weights.get(kind, 1)) for kind, of in groups.items()]
 
 
 def exactly(case, run):
@@ -77,19 +81,20 @@ class Sums(Suite):
         kinds = [kind] if kind else self.kinds
         return [each(*size) for each in kinds for size in sizes]
 
-    def _values(self, requirement, *cases, body=exactly, weight=1.0):
-        return self.test(requirement, "values", *shares(*cases), weight=weight)(body)
+    def _values(self, requirement, *cases, body=exactly, weight=1.0, weights=WEIGHTS):
+        table = shares(*cases, weights=weights)
+        return self.test(requirement, "values", *table, weight=weight)(body)
 
     def powers_of_two(self, requirement, kind=None, body=exactly, weight=1.0):
         """``body`` may ask more of each run."""
         sizes = (4, 8), (4, 10), (4, 3), (4, 0), (2, 7), (8, 24)
         cases = [*self._cases(*sizes, kind=kind), *self._special(4, kind)]
-        return self._values(requirement, *cases, body=body, weight=weight)
+        return self._values(requirement, *cases, body=body, weight=weight, weights=OF_LENGTHS)
 
     def other_sizes(self, requirement, kind=None, weight=1.0):
         sizes = (1, 11), (3, 11), (5, 11), (6, 12), (7, 3)
         cases = [*self._cases(*sizes, kind=kind), *self._special(3, kind)]
-        return self._values(requirement, *cases, weight=weight)
+        return self._values(requirement, *cases, weight=weight, weights=OF_LENGTHS)
 
     def _special(self, p, kind):
         kinds = [kind] if kind else self.kinds
@@ -130,9 +135,30 @@ class Sums(Suite):
 
         return test
 
-    def waiting(self, requirement, *more, weight=1.0):
-        cases = [*self._cases((2, 10), (3, 12), (4, 12), (3, 0)), *more]
-        return self.waiting_sends(requirement, *shares(*cases), weight=weight)
+    def waiting(self, requirement, *more, weight=1.0, complete=False):
+        """Right where each send waits for its receive; who doesn't wait for a send doesn't hang.
+
+        Args:
+            complete: what is started must be completed, too, which ``any_order`` asks otherwise.
+        """
+        table = shares(*self._cases((2, 10), (3, 12), (4, 12), (3, 0)), *more)
+        if complete:
+            return self.waiting_sends(requirement, *table, weight=weight)
+        words = (
+            f"works only while messages stay below {EAGER_BYTES} bytes, where a send does not wait "
+            "for its receive. Above:"
+        )
+
+        @self.test(requirement, "safety", *table, weight=weight)
+        def test(case, ranks):
+            contrasted(
+                partial(right_run, ranks, case.on_sends("rendezvous")),
+                partial(right_run, ranks, case.on_sends("buffered")),
+                case,
+                words,
+            )
+
+        return test
 
     def any_order(self, requirement, *more, weight=1.0):
         """Right whichever messages are slow, whether sends wait or not, on a part of the world."""

@@ -93,18 +93,18 @@ def assert_time_of(case, run):
 
 
 @suite.test(
-    "doubling", "speed",
+    "time", "speed",
     group("long vectors", Doubling(8, 10_000, machine="long wire"), weight=2),
-    group("short vectors", Doubling(8, 16, machine="short wire")), weight=8,
+    group("short vectors", Doubling(8, 16, machine="short wire")),
 )  # fmt: skip
 def test_recursive_doubling_time(case, run):
     assert_time_of(case, run)
 
 
 @suite.test(
-    "halving", "speed",
+    "time", "speed",
     group("long vectors", Halving(8, 10_000, machine="long wire"), weight=2),
-    group("short vectors", Halving(8, 16, machine="short wire")), weight=8,
+    group("short vectors", Halving(8, 16, machine="short wire")),
 )  # fmt: skip
 def test_halving_doubling_time(case, run):
     assert_time_of(case, run)

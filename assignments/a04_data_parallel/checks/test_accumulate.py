@@ -76,7 +76,7 @@ def test_one_synchronisation_a_step(case, run, ranks):
     assert_step_bytes(run, case, ranks)
 
 
-test_given_communicator_is_used = suite.given_communicator("any_comm", Accumulated(3, 18), weight=5)
+test_given_communicator_is_used = suite.given_communicator("given", Accumulated(3, 18), weight=5)
 
 
 @suite.test(
@@ -87,9 +87,11 @@ def test_one_microbatch_at_a_time(case, run):
 
 
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    "any_comm", Accumulated(2, 12), Accumulated(3, 18), Accumulated(4, 24),
-    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=11,
-)  # fmt: skip
+    "waits", Accumulated(2, 12), Accumulated(3, 18), Accumulated(4, 24), weight=11
+)
+test_nothing_is_left_open = suite.slow_messages(
+    "given", Accumulated(2, 12), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=2
+)
 
 
 @suite.test(

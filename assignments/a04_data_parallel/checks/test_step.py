@@ -26,17 +26,17 @@ def test_one_step_on_2_4_and_8_ranks(case, run):
     """All ranks have as many samples."""
 
 
+@suite.test("copies", "values", Steps(4, steps=3))
+def test_copies_stay_equal_over_several_steps(case, run):
+    assert_equal_replicas(run, case)
+
+
 @suite.test(
     "every_sample", "values", group("unequal numbers of samples", Steps(3, sizes=(1, 9, 4))),
     group("steps in which a rank has no samples", Steps(5, sizes=(5, 0, 2, 8, 1))),
 )  # fmt: skip
 def test_unequal_numbers_of_samples(case, run):
     """Every sample counts alike."""
-
-
-@suite.test("copies", "values", Steps(4, steps=3))
-def test_copies_stay_equal_over_several_steps(case, run):
-    assert_equal_replicas(run, case)
 
 
 @suite.test(
@@ -57,7 +57,7 @@ def test_loss_is_the_mean_over_all_samples(case, run):
 
 @suite.test(
     "kept", "values", group("arguments that stay", Steps(2)),
-    group("a second call", Steps(2, between_others=True)), checked=False,
+    group("a second call", Steps(2, between_others=True), weight=2), checked=False,
 )  # fmt: skip
 def test_inputs_stay_and_nothing_is_kept(case, run):
     if case.between_others:
@@ -89,13 +89,14 @@ def test_bytes_of_the_broadcast(case, run):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "any_comm", group("train_step", Steps(3, 6), weight=3),
+    "given", group("train_step", Steps(3, 6), weight=3),
     group("broadcast_parameters", Broadcast(3)), weight=5,
 )  # fmt: skip
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
-    "any_comm", group("train_step", Steps(2), Steps(3, 6), Steps(4), weight=5),
-    group("broadcast_parameters", Broadcast(3)), kinds=EVERYTHING, weight=15,
+    "waits", group("train_step", Steps(2), Steps(3, 6), Steps(4), weight=5),
+    group("broadcast_parameters", Broadcast(3)), weight=15,
 )  # fmt: skip
+test_nothing_is_left_open = suite.slow_messages("given", Steps(2), kinds=EVERYTHING, weight=2)
 
 
 @suite.test(

@@ -50,7 +50,7 @@ def test_loss_is_the_mean_over_all_samples(case, run):
 
 @suite.test(
     "frozen", "values", group("frozen parameters", TorchSteps(2, frozen=(0,))),
-    group("old gradients", TorchSteps(2, stale=True)),
+    group("old gradients", TorchSteps(2, stale=True), weight=2),
 )  # fmt: skip
 def test_frozen_parameters_and_old_gradients(case, run):
     """What doesn't learn stays as it is, and so does its velocity."""
@@ -79,7 +79,7 @@ def test_any_network_and_dtype(case, run):
 
 
 test_digits_on_gloo = suite.real_ranks(
-    "step", TorchSteps(3, 30, widths=(64, 16, 10), steps=2, digits=True), weight=4
+    "torchrun", TorchSteps(3, 30, widths=(64, 16, 10), steps=2, digits=True)
 )
 
 
@@ -102,14 +102,16 @@ def test_bytes_of_the_broadcast(case, run):
 
 
 test_given_group_is_used = suite.given_communicator(
-    "any_group", group("train_step", TorchSteps(3, 6), weight=3),
+    "given", group("train_step", TorchSteps(3, 6), weight=3),
     group("broadcast_parameters", TorchBroadcast(3)), comm="the group", weight=5,
 )  # fmt: skip
 test_sends_may_wait_and_everything_is_waited_for = suite.slow_messages(
-    "any_group", group("train_step", TorchSteps(2), TorchSteps(3, 6), TorchSteps(4), weight=5),
-    group("broadcast_parameters", TorchBroadcast(3)),
-    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=13,
+    "waits", group("train_step", TorchSteps(2), TorchSteps(3, 6), TorchSteps(4), weight=5),
+    group("broadcast_parameters", TorchBroadcast(3)), weight=13,
 )  # fmt: skip
+test_nothing_is_left_open = suite.slow_messages(
+    "given", TorchSteps(2), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE), weight=2
+)
 
 
 @suite.test(

@@ -92,7 +92,7 @@ test_real_mpi = suite.real_ranks("averaged", Average(3), Fusion(3), weight=4)
 
 @suite.test(
     "one_each", "communication",
-    group("float64", Average(3, buckets=((7, 6, 5, 4, 3, 2, 1, 0),)), Average(3), weight=5),
+    group("float64", Average(3, buckets=((7, 6, 5, 4, 3, 2, 1, 0),)), Average(3), weight=2),
     group("float32", Average(3, dtype="float32")),
 )  # fmt: skip
 def test_one_all_reduce_a_bucket(case, ranks):

@@ -47,7 +47,9 @@ def test_frozen_and_tied_parameters(case, run):
     """A frozen one is never reduced, and a tied one is one."""
 
 
-@suite.test("no_sync", "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True))
+@suite.test(
+    "no_sync", "values", Train(2, microbatches=3), Train(2, microbatches=2, nested=True), weight=2
+)
 def test_gradients_add_up_in_no_sync(case, run):
     """The backward pass outside averages the sums."""
 
@@ -69,7 +71,7 @@ def test_buffers_are_rank_0s_in_each_forward(case, run):
     """In training mode and outside of ``no_sync``."""
 
 
-test_real_gloo = suite.real_ranks("mean", Train(2), weight=4)
+test_real_gloo = suite.real_ranks("torchrun", Train(2))
 
 
 def reduced(run, case):

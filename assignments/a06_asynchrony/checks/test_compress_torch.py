@@ -30,7 +30,7 @@ def test_thin_matrices_travel(case, run):
             )
 
 
-@suite.test("mean", "values", one_call(2, (6, 9), 1), one_call(3, (9, 5), 2))
+@suite.test("mean", "values", one_call(2, (6, 9), 1), one_call(3, (9, 5), 2), weight=3)
 def test_first_call_on_2_to_5_ranks(case, run):
     """The mean in low rank."""
 
@@ -40,22 +40,22 @@ def test_what_was_left_out_is_sent_later(case, run):
     """The means and residuals of some calls."""
 
 
-@suite.test("state", "values", CompressInTurns(2, (6, 9), 2))
+@suite.test("residual", "values", CompressInTurns(2, (6, 9), 2))
 def test_state_and_results_belong_to_one_gradient(case, run):
     """Two gradients of the same shape in turns."""
 
 
 @suite.test(
-    "shapes", "values", Compress(2, (7,), 2, 2), Compress(2, (9, 2), 2, 2),
-    Compress(2, (3, 8), 4, 2), Compress(2, (), 1, 2), Compress(2, (0, 5), 1, 2), weight=8,
+    "mean", "values", Compress(2, (7,), 2, 2), Compress(2, (9, 2), 2, 2),
+    Compress(2, (3, 8), 4, 2), Compress(2, (), 1, 2), Compress(2, (0, 5), 1, 2),
 )  # fmt: skip
 def test_vectors_and_small_sides_go_uncompressed(case, run):
     """Nothing is left out of them."""
 
 
 @suite.test(
-    "shapes", "values", Compress(2, (4, 3, 3), 2, 2), Compress(2, (6, 8), 2, 3, dtype="float32"),
-    weight=12,
+    "residual", "values", Compress(2, (4, 3, 3), 2, 2), Compress(2, (6, 8), 2, 3, dtype="float32"),
+    weight=1.3,
 )  # fmt: skip
 def test_more_dimensions_and_float32(case, run):
     """The first dimension against all others."""
@@ -67,13 +67,13 @@ def test_zeros_lose_nothing(case, run):
 
 
 @suite.test(
-    "shapes", "values", RefusedCompress(2, 0), RefusedCompress(2, residual_shape=(6, 4)),
+    "refused", "values", RefusedCompress(2, 0), RefusedCompress(2, residual_shape=(6, 4)),
 )  # fmt: skip
 def test_wrong_arguments_are_refused(case, run):
     """Before any message."""
 
 
-test_real_gloo = suite.real_ranks("group", one_call(2, (6, 9), 2))
+test_real_gloo = suite.real_ranks("group", one_call(2, (6, 9), 2), weight=2)
 
 
 @suite.test(

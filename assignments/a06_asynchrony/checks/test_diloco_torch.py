@@ -101,7 +101,7 @@ def test_no_steps_one_rank_and_wrong_numbers(case, run):
     """Without steps nothing is sent."""
 
 
-test_real_gloo = suite.real_ranks("group", once(2, 6, 3), weight=2)
+test_real_gloo = suite.real_ranks("outer", once(2, 6, 3), weight=1.4)
 
 
 @suite.test(

@@ -103,7 +103,7 @@ def test_copies_are_equal_bit_for_bit(case, run):
 
 test_given_communicator_is_used = suite.given_communicator("calls", LocalSgd(3, 4, 2), weight=5)
 test_sends_may_wait_and_messages_may_be_slow = suite.slow_messages(
-    "completed", LocalSgd(3, 4, 2), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
+    "time", LocalSgd(3, 4, 2), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE], weight=5
 )
 
 

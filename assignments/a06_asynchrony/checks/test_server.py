@@ -112,7 +112,7 @@ def test_stale_synchronous_training(case, run):
 
 
 @suite.test(
-    "server", "values",
+    "ends", "values",
     *each_way(
         *(Training(4, (3, 1, 0), staleness) for staleness in (0, 1, None)),
         ScriptedWorkers(3, (2, 4), 0, (8, 2), late=20),

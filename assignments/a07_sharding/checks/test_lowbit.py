@@ -35,14 +35,12 @@ def test_codes_travel(case, run):
                 )
 
 
-@suite.test("gather", "values", Gathered(2), Gathered(3, bits=4), weight=6)
+@suite.test("gather", "values", Gathered(2), Gathered(3, bits=4))
 def test_all_gather(case, run):
     """All elements within half a step of their blocks."""
 
 
-@suite.test(
-    "gather", "values", Gathered(3, asks="bits"), Gathered(2, bits=4, asks="bits"), weight=11
-)  # fmt: skip
+@suite.test("same_bits", "values", Gathered(3, asks="bits"), Gathered(2, bits=4, asks="bits"))
 def test_all_ranks_have_the_same_bits(case, run):
     first = run.values[0]
     for rank, value in enumerate(run.values):

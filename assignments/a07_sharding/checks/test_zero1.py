@@ -13,6 +13,7 @@ suite = Suite("zero1")
 PLAIN = "powers of two, which divide the length"
 WORLDS = "other worlds"
 LENGTHS = "lengths that p does not divide"
+CLIPPED, DECAYED = "with clipping", "with weight decay"
 WORK = "textbook,flop_per_s=1e9"  # the update of all elements takes as long as all messages
 
 
@@ -40,15 +41,17 @@ def test_any_length_on_any_number_of_ranks(case, run):
 
 
 @suite.test(
-    "training", "values", Steps(3, 10, steps=3, clip=0.5), Steps(2, 9, steps=2, decay=0.5)
+    "training", "values", group(CLIPPED, Steps(3, 10, steps=3, clip=0.5)),
+    group(DECAYED, Steps(2, 9, steps=2, decay=0.5)),
 )  # fmt: skip
 def test_several_steps_from_saved_states(case, run, ranks):
-    """The last step begins with states that were saved, after another training."""
+    """The last step begins with states that were saved, after another and longer training."""
     inputs = [case.inputs(rank) for rank in range(case.p)]
     first = [(params, gs[:-1], lrs[:-1], *rest) for params, gs, lrs, *rest in inputs]
     saved = called(ranks, case, args=first)
     assert_ran(saved, case)
-    called(ranks, case, args=[(params, [-g for g in gs], *rest) for params, gs, *rest in first])
+    other = [(params, 2 * [-g for g in gs], 2 * lrs, *rest) for params, gs, lrs, *rest in first]
+    called(ranks, case, args=other)
     loaded = called(
         ranks, case,
         args=[

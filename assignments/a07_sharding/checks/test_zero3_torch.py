@@ -15,7 +15,7 @@ from ringside.checking.suite import Suite, group
 from ringside.trace import Kind
 
 suite = Suite("zero3_torch")
-POWERS, OTHERS = "2 and 4 ranks", "other worlds"
+TWO, MORE = "2 ranks", "3 ranks and more"
 DIVIDES, DOES_NOT = "lengths that p divides", "lengths that p does not divide"
 FIVE = (3, 4, 6, 2, 8)
 BLOCKS = {"widths": (4, 6, 6, 4), "blocks": (2, 1)}
@@ -28,16 +28,16 @@ STEP = Train(4, (40,) * 7, costs=COSTS, steps=1, machine=SLOW, announced=True, a
 
 
 @suite.test(
-    "training", "values", group(POWERS, Train(2), Train(4)),
-    group(OTHERS, Train(3), Train(18, (5, 18, 18), steps=1)), weight=7,
+    "training", "values", group(TWO, Train(2)),
+    group(MORE, Train(3), Train(4), Train(18, (5, 18, 18), steps=1)), weight=7,
 )  # fmt: skip
 def test_training_equals_serial_training_on_2_to_18_ranks(case, run):
     """Outputs, gradients of shards in each step, and shards at the end."""
 
 
 @suite.test(
-    "training", "values",
-    Train(3, (5, 7, 4), steps=3, microbatches=2, evaluate=True, dtype="float32"), weight=14,
+    "together", "values",
+    Train(3, (5, 7, 4), steps=3, microbatches=2, evaluate=True, dtype="float32"),
 )  # fmt: skip
 def test_a_whole_training(case, run):
     """Several steps with everything that comes together in one; nothing is left under way."""

@@ -28,7 +28,7 @@ def test_forward_and_backward_on_2_4_and_8_ranks(case, run):
 
 
 @suite.test(
-    "parts",
+    "uneven",
     "values",
     AttentionLayer(3, 2, (5, 7, 2, 3), exact=True),
     AttentionLayer(1, 2, (5, 7, 2, 3), exact=True),
@@ -42,7 +42,7 @@ def test_any_heads_positions_and_dtypes(case, run):
 
 
 @suite.test(
-    "parts",
+    "shards",
     "values",
     AttentionShard(3),
     AttentionShard(2, (6, 4, 3, 1), "float32", order="F"),
@@ -52,13 +52,13 @@ def test_parts_of_the_parameters(case, run):
     """New, contiguous arrays."""
 
 
-@suite.test("independent", "values", AttentionLayer(3, 3, EVEN, how="gaps"), weight=6)
+@suite.test("inputs", "values", AttentionLayer(3, 3, EVEN, how="gaps"), weight=6)
 def test_inputs_stay_as_they_were(case, run):
     """Arrays with gaps, read-only on even ranks, are enough, and results are the caller's."""
 
 
 @suite.test(
-    "independent",
+    "calls",
     "values",
     *(
         AttentionLayer(3, 3, (6, 4, 2, 2), how=how, exact=True)
@@ -97,11 +97,11 @@ def test_bytes_of_two_all_reduces(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "messages", AttentionLayer(3, 3, (5, 4, 2, 2)), weight=5
+    "communicator", AttentionLayer(3, 3, (5, 4, 2, 2)), weight=5
 )
 
 
-@suite.test("time", "schedule", AttentionLayer(2, 3, EVEN), checked=False, weight=4)
+@suite.test("work", "schedule", AttentionLayer(2, 3, EVEN), checked=False, weight=4)
 def test_each_rank_computes_its_own_heads(case, run):
     case.check_form(run)
     assert_own_work(run, case)

@@ -30,7 +30,7 @@ def test_model_parallelism_with_reduce_scatter(case, run):
     """3 * 7 * (25 + 20) elements of 8 bytes."""
 
 
-@suite.test("model", "values", ModelBytes(backward=REDUCE, gives=10920))
+@suite.test("model", "values", ModelBytes(backward=REDUCE, gives=10920), weight=2)
 def test_model_parallelism_with_all_reduce(case, run):
     """3 * 7 * (25 + 40) elements of 8 bytes."""
 
@@ -61,7 +61,7 @@ def test_both_at_once(case, run):
 
 
 @suite.test(
-    "exact",
+    "itemsize",
     "values",
     group("data_bytes", DataBytes(itemsize=2, gives=3600)),
     group("paired_bytes", PairedBytes((6, 24, 7, 24, 6), 5, 3, itemsize=2, gives=800)),

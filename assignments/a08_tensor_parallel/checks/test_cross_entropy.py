@@ -17,14 +17,18 @@ def assert_moved_at_all(run, case):
 
 
 @suite.test(
-    "values", "values", LossLayer(2, 4, (12,), exact=True), LossLayer(4, 4, (12,), exact=True)
+    "values",
+    "values",
+    LossLayer(2, 4, (12,), exact=True),
+    LossLayer(4, 4, (12,), exact=True),
+    weight=3,
 )
 def test_losses_and_gradients_on_2_4_and_8_ranks(case, run):
     """Plain sizes: p divides samples and words. Only the next test has others."""
 
 
 @suite.test(
-    "parts",
+    "uneven",
     "values",
     group(
         "words and samples that p does not divide",
@@ -60,13 +64,13 @@ def test_large_logits(case, run):
     """exp(z) alone may be infinite, or 0 for all of a row."""
 
 
-@suite.test("independent", "values", LossLayer(3, 6, (12,), how="gaps"), weight=7)
+@suite.test("inputs", "values", LossLayer(3, 6, (12,), how="gaps"), weight=7)
 def test_inputs_stay_as_they_were(case, run):
     """Arrays with gaps, read-only on even ranks, are enough, and results are the caller's."""
 
 
 @suite.test(
-    "independent",
+    "calls",
     "values",
     *(
         LossLayer(3, 6, (9,), how=how, exact=True)
@@ -106,7 +110,7 @@ def test_bytes_of_three_numbers_a_row(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "messages", LossLayer(3, 6, (12,)), weight=8
+    "communicator", LossLayer(3, 6, (12,)), weight=8
 )
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages(
     "messages",

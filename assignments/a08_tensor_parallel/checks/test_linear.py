@@ -30,13 +30,13 @@ def both(*sizes, **fields):
     return [case for each in turned(*sizes, **fields) for case in each.table]
 
 
-@suite.test("values", "values", *turned((2, 3, (6, 8)), (4, 4, (6, 8)), exact=True))
+@suite.test("values", "values", *turned((2, 3, (6, 8)), (4, 4, (6, 8)), exact=True), weight=3)
 def test_columns_and_rows_on_2_4_and_8_ranks(case, run):
     """Plain sizes: p divides what travels. Only the next test has others."""
 
 
 @suite.test(
-    "parts",
+    "uneven",
     "values",
     group(
         COLUMNS,
@@ -55,7 +55,7 @@ def test_any_widths_samples_and_dtypes(case, run):
 
 
 @suite.test(
-    "parts",
+    "shards",
     "values",
     ColumnShard(3),
     RowShard(3),
@@ -66,13 +66,13 @@ def test_parts_of_the_layer(case, run):
     """New, contiguous arrays."""
 
 
-@suite.test("independent", "values", *both((3, 3, (4, 4)), how="gaps"), weight=8)
+@suite.test("inputs", "values", *both((3, 3, (4, 4)), how="gaps"), weight=8)
 def test_inputs_stay_as_they_were(case, run):
     """Arrays with gaps, read-only on even ranks, are enough, and results are the caller's."""
 
 
 @suite.test(
-    "independent",
+    "calls",
     "values",
     *(
         group(
@@ -91,7 +91,7 @@ def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
 
 
-test_real_mpi = suite.real_ranks("values", ColumnLayer(3, 4), RowLayer(3, 4), weight=3)
+test_real_mpi = suite.real_ranks("values", ColumnLayer(3, 4), RowLayer(3, 4), weight=1)
 
 
 @suite.test("alike", "values", *turned((4, 4, (6, 8))))
@@ -110,7 +110,7 @@ def test_the_layer_is_cut(case, run):
     "communication",
     group("columns", ColumnLayer(4, 24, (8, 200)), weight=3),
     group("rows", RowLayer(4, 24, (200, 8)), weight=3),
-    group("float32", ColumnLayer(3, 30, (24, 600), "float32"), weight=2),
+    group("float32", ColumnLayer(3, 30, (24, 600), "float32"), weight=4),
 )
 def test_bytes_of_columns_and_rows(case, run, ranks):
     """Weights, and the other side of the layer, are large beside the rows that may travel."""
@@ -118,21 +118,21 @@ def test_bytes_of_columns_and_rows(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "messages", *both((3, 4, (6, 8))), weight=5
+    "communicator", *both((3, 4, (6, 8))), weight=5
 )
 
 
-@suite.test("time", "schedule", *turned((2, 3, (6, 8))), checked=False, weight=4)
+@suite.test("work", "schedule", *turned((2, 3, (6, 8))), checked=False, weight=4)
 def test_each_rank_multiplies_its_own_part(case, run):
     case.check_form(run)
     assert_own_work(run, case)
 
 
 test_sends_may_wait_for_their_receives = suite.waiting_sends(
-    "messages", *turned((2, 4, (6, 8)), (3, 4, (6, 8))), weight=5
+    "waits", *turned((2, 4, (6, 8)), (3, 4, (6, 8))), weight=5
 )
 test_messages_may_arrive_in_any_order = suite.slow_messages(
-    "messages", *turned((4, 4, (6, 8)), how="again"), kinds=EVERYTHING, sends=SENDS, weight=5
+    "any_order", *turned((4, 4, (6, 8)), how="again"), kinds=EVERYTHING, sends=SENDS, weight=5
 )
 
 

@@ -43,7 +43,7 @@ def test_f_and_g_and_their_gradients(case, run):
 
 
 @suite.test(
-    "gradients",
+    "incoming",
     "safety",
     group("operators", *both((2, (4, 3)), how="shared"), weight=3),
     group("layers", Pair(2, 4)),
@@ -59,6 +59,7 @@ def test_incoming_gradients_and_inputs_stay(case, run):
     "values",
     Pair(2, 4, (6, 12, 4), exact=True),
     Pair(4, 4, (6, 12, 4), exact=True),
+    weight=3,
 )
 def test_layers_equal_serial_on_2_to_8_ranks(case, run):
     """Plain sizes: p divides the rows and what is cut. Only the next test has others."""
@@ -88,7 +89,7 @@ def test_other_parts_shapes_and_frozen_parameters(case, run):
 
 
 @suite.test(
-    "gradients",
+    "several",
     "values",
     Pair(2, 4, steps=2, exact=True),
     Pair(2, 4, steps=2, how="together", exact=True),
@@ -103,7 +104,7 @@ def test_replicas_are_equal_bit_for_bit(case, run):
     assert_alike(run, case)
 
 
-test_real_gloo = suite.real_ranks("group", Pair(2, steps=2), weight=2)
+test_real_gloo = suite.real_ranks("values", Pair(2, steps=2), weight=1)
 
 
 @suite.test("cut", "communication", Pair(4, 4, (16, 400, 16)), checked=False)
@@ -139,18 +140,18 @@ test_given_groups_are_used = suite.given_communicator(
 )
 
 
-@suite.test("speed", "memory", Pair(4, 3, (40, 64, 40), measure=True), checked=False)
+@suite.test("memory", "memory", Pair(4, 3, (40, 64, 40), measure=True), checked=False)
 def test_a_layer_keeps_its_parts(case, run):
     assert_all_work(run, case)
     assert_held(run, case, "the column-parallel layer", "the row-parallel layer")
 
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    "group", Pair(3, 6, SMALL), kinds=EVERYTHING, weight=6
+    "messages", Pair(3, 6, SMALL), kinds=EVERYTHING, weight=6
 )
 
 
-@suite.test("speed", "speed", group("8 ranks", Pair(4, 32, TIMED, machine="slow cores")))
+@suite.test("time", "speed", group("8 ranks", Pair(4, 32, TIMED, machine="slow cores")))
 def test_time_on_8_and_64_ranks(case, run):
     """Hidden columns of a rank stay when ranks are added."""
     assert_all_work(run, case)

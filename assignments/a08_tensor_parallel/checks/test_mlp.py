@@ -27,7 +27,7 @@ def test_forward_and_backward_on_2_4_and_8_ranks(case, run):
 
 
 @suite.test(
-    "parts",
+    "uneven",
     "values",
     MlpLayer(3, 4, (5, 7), exact=True),
     MlpLayer(1, 2, (5, 7), exact=True),
@@ -40,18 +40,18 @@ def test_any_widths_samples_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
 
 
-@suite.test("parts", "values", MlpShard(3), MlpShard(2, (5, 7), "float32", order="F"), weight=8)
+@suite.test("shards", "values", MlpShard(3), MlpShard(2, (5, 7), "float32", order="F"), weight=8)
 def test_parts_of_the_parameters(case, run):
     """New, contiguous arrays."""
 
 
-@suite.test("independent", "values", MlpLayer(3, 4, (6, 8), how="gaps"), weight=8)
+@suite.test("inputs", "values", MlpLayer(3, 4, (6, 8), how="gaps"), weight=8)
 def test_inputs_stay_as_they_were(case, run):
     """Arrays with gaps, read-only on even ranks, are enough, and results are the caller's."""
 
 
 @suite.test(
-    "independent",
+    "calls",
     "values",
     *(
         MlpLayer(3, 3, (6, 8), how=how, exact=True)
@@ -90,11 +90,11 @@ def test_bytes_of_two_all_reduces(case, run, ranks):
 
 
 test_given_communicator_is_used = suite.given_communicator(
-    "messages", MlpLayer(3, 4, (6, 8)), weight=5
+    "communicator", MlpLayer(3, 4, (6, 8)), weight=5
 )
 
 
-@suite.test("time", "schedule", MlpLayer(2, 3, (6, 8)), checked=False, weight=5)
+@suite.test("work", "schedule", MlpLayer(2, 3, (6, 8)), checked=False, weight=5)
 def test_each_rank_computes_its_own_hidden_units(case, run):
     case.check_form(run)
     assert_own_work(run, case)

@@ -40,7 +40,7 @@ def test_gather_and_reduce_scatter_and_their_gradients(case, run):
 
 
 @suite.test(
-    "operators",
+    "incoming",
     "safety",
     group("operators", *both(2, 3, 4, how="shared"), weight=3),
     group("blocks", Block(2, 4)),
@@ -56,6 +56,7 @@ def test_incoming_gradients_and_inputs_stay(case, run):
     "values",
     Block(2, 6, (4, 12), exact=True),
     Block(3, 6, (4, 12), dtype="float32", exact=True),
+    weight=3,
 )
 def test_block_equals_serial(case, run):
     """Gradients of replicated parameters are another test's."""
@@ -78,7 +79,7 @@ def test_gradients_of_replicated_parameters(case, run):
 
 
 @suite.test(
-    "finish",
+    "several",
     "values",
     Block(2, 4, steps=2, finished=True, exact=True),
     Block(2, 4, steps=2, finished=True, how="together", exact=True),
@@ -89,12 +90,12 @@ def test_gradients_add_up(case, run):
     """Together: all forward passes, then the backward passes, the last one first."""
 
 
-@suite.test("dropout", "values", Block(2, 4, rate=0.2, steps=2), weight=7)
+@suite.test("seeds", "values", Block(2, 4, rate=0.2, steps=2), weight=7)
 def test_each_step_has_its_mask(case, run):
     """Two steps with other seeds."""
 
 
-test_real_gloo = suite.real_ranks("group", Block(2, 6, steps=2, finished=True), weight=2)
+test_real_gloo = suite.real_ranks("values", Block(2, 6, steps=2, finished=True), weight=1)
 
 
 @suite.test("cut", "communication", Block(4, 4, (16, 400)), checked=False)
@@ -121,11 +122,13 @@ def test_bytes_of_operators_and_blocks(case, run, ranks):
 
 
 test_given_group_is_used = suite.given_communicator(
-    "finish", Block(3, 6, rate=0.3, finished=True), comm="the group", weight=8
+    "group", Block(3, 6, rate=0.3, finished=True), comm="the group", weight=8
 )
 
 
-@suite.test("memory", "memory", KeptForBackward(8, 256, (64, 32), 0.1), checked=False, weight=16)
+@suite.test(
+    "activations", "memory", KeptForBackward(8, 256, (64, 32), 0.1), checked=False, weight=16
+)
 def test_activations_of_norm_and_dropout_are_cut(case, run):
     assert_all_work(run, case, 0.33)  # the forward pass has a third of the products
     own, (d, h) = case.n // case.p, case.widths
@@ -147,7 +150,7 @@ def test_a_block_keeps_its_parts(case, run):
 
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    "group", Block(3, 6), kinds=EVERYTHING, weight=6
+    "messages", Block(3, 6), kinds=EVERYTHING, weight=6
 )
 
 

@@ -36,50 +36,41 @@ SLOW = "name=slow_wire,alpha_s=0.001,beta_s_per_byte=3e-05"
 # -- any schedule, any lengths ---------------------------------------------------------------------
 
 
-@suite.test(
-    "any_schedule", "communication", StepTorch(3, GPIPE, (8,), ordered=True), checked=False,
-    weight=2,
-)  # fmt: skip
+@suite.test("passed_on", "communication", StepTorch(3, GPIPE, (8,), ordered=True), checked=False)
 def test_stages_compute_their_pieces_and_pass_tensors_on(case, run):
     assert_passed_on(run, case)
 
 
-@suite.test(
-    "any_schedule", "values", StepTorch(3, FLUSH, UNEQUAL), StepTorch(3, GPIPE, UNEQUAL), weight=26
-)
+@suite.test("unequal", "values", StepTorch(3, FLUSH, UNEQUAL), StepTorch(3, GPIPE, UNEQUAL))
 def test_microbatches_of_unequal_lengths(case, run):
     """The gradient of the mean over all samples."""
 
 
-@suite.test("any_schedule", "values", StepTorch(2, SWAPPED), StepTorch(2, NEWEST_FIRST), weight=9)
+@suite.test("any_schedule", "values", StepTorch(2, SWAPPED), StepTorch(2, NEWEST_FIRST))
 def test_schedules_that_nobody_teaches(case, run):
     """Two stages may take microbatches in different orders."""
 
 
 @suite.test(
     "any_schedule", "values", StepTorch(2, SWAPPED, recompute=True),
-    StepTorch(2, NEWEST_FIRST, recompute=True), weight=18,
+    StepTorch(2, NEWEST_FIRST, recompute=True),
 )  # fmt: skip
 def test_the_same_with_recomputation(case, run):
     """Each input is kept for its own microbatch."""
 
 
-@suite.test(
-    "any_schedule", "values", StepTorch(2, CHUNKS, (3,)), StepTorch(1, CHUNKS[:1], (3,)), weight=12
-)
+@suite.test("chunks", "values", StepTorch(2, CHUNKS, (3,)), StepTorch(1, CHUNKS[:1], (3,)))
 def test_chunks(case, run):
     """The last stage passes activations on to the first one."""
 
 
-test_real_gloo = suite.real_ranks(
-    "any_schedule", StepTorch(2, ("F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2")), weight=10
-)
+test_real_gloo = suite.real_ranks("gloo", StepTorch(2, ("F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2")))
 
 
 # -- values ----------------------------------------------------------------------------------------
 
 
-@suite.test("gradient", "values", StepTorch(3, FLUSH), StepTorch(2, GPIPE))
+@suite.test("gradient", "values", StepTorch(3, FLUSH), StepTorch(2, GPIPE), weight=2)
 def test_gradient_with_gpipe_and_1f1b(case, run):
     """That of the whole batch."""
 
@@ -124,7 +115,7 @@ def test_gradient_with_recomputation(case, run):
 @suite.test(
     "recompute", "values", group(USUAL, StepTorch(3, FLUSH, recompute=True, dropout=0.4)),
     group(SEVERAL, StepTorch(2, CHUNKS, widths=(5, 20, 4), recompute=True, dropout=0.4), weight=2),
-    weight=4,
+    weight=2,
 )  # fmt: skip
 def test_recomputation_draws_the_same_numbers_again(case, ranks):
     plain = case.with_(recompute=False)
@@ -195,8 +186,8 @@ LARGE = {"sizes": (96,), "widths": (8, 512, 8), "ordered": True}
 
 
 @suite.test(
-    "memory", "memory", group(USUAL, StepTorch(3, FLUSH, **LARGE)),
-    group(AGAIN, StepTorch(3, GPIPE, **LARGE, recompute=True), weight=4), checked=False,
+    "memory", "memory", group(USUAL, StepTorch(3, FLUSH, **LARGE), weight=2),
+    group(AGAIN, StepTorch(3, GPIPE, **LARGE, recompute=True), weight=3), checked=False,
 )  # fmt: skip
 def test_activations_are_let_go_and_recomputation_keeps_inputs_alone(case, run):
     """The peak of activations, as they were allocated."""
@@ -217,8 +208,8 @@ def test_activations_are_let_go_and_recomputation_keeps_inputs_alone(case, run):
 
 
 test_every_send_may_wait_for_its_receive = suite.slow_messages(
-    "any_schedule", group(USUAL, StepTorch(3, FLUSH, ordered=True), weight=3),
-    group(OTHERS, StepTorch(2, SWAPPED, ordered=True)), weight=27,
+    "waits", group(USUAL, StepTorch(3, FLUSH, ordered=True), weight=3),
+    group(OTHERS, StepTorch(2, SWAPPED, ordered=True)),
 )  # fmt: skip
 
 WIRE = {"sizes": (1,), "widths": (16, 4, 16), "costs": (1e-2, 2e-2), "announced": True}

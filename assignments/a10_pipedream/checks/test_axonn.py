@@ -34,7 +34,7 @@ def test_gradient_on_2_to_5_stages_in_any_order_of_arrival(case, run):
     """Where passes are announced, a rank that computes another stage's has other values."""
 
 
-@suite.test("sizes", "values", Step(3, (3, 1, 2, 4, 1), announced=True), weight=9)
+@suite.test("sizes", "values", Step(3, (3, 1, 2, 4, 1), announced=True))
 def test_gradient_of_microbatches_of_different_sizes(case, run):
     """Each counts by its samples."""
 
@@ -49,15 +49,14 @@ def test_one_stage_and_fewer_microbatches_than_stages(case, run):
 
 @suite.test(
     "limit", "values", *(Step(3, TWO * 5, limit=limit, announced=True) for limit in (1, 2)),
-    weight=4,
 )  # fmt: skip
 def test_limits_from_one_on(case, run):
     assert_driven(run, case, case.most)
 
 
 @suite.test(
-    "sizes", "values", group(LOSS, Step(3, (3, 1, 2), announced=True)),
-    group(GIVEN, Step(2, announced=True)), weight=2,
+    "loss", "values", group(LOSS, Step(3, (3, 1, 2), announced=True)),
+    group(GIVEN, Step(2, announced=True)),
 )  # fmt: skip
 def test_loss_of_the_whole_batch_and_all_that_is_given_stays(case, run):
     """Of microbatches that differ the loss is looked at, of others what is given."""
@@ -77,7 +76,7 @@ def test_float32_and_a_second_step(case, run):
     """Gradients have the dtype of the parameters; nothing is kept from step to step."""
 
 
-test_real_mpi = suite.real_ranks("messages", Step(3, TWO * 4, digits=10))
+test_real_mpi = suite.real_ranks("gradient", Step(3, TWO * 4, digits=10))
 
 
 @suite.test(
@@ -98,32 +97,38 @@ def test_messages_go_to_neighbours_in_the_given_communicator(case, run):
     assert_neighbours(run, case)
 
 
-@suite.test("driven", "schedule", Step(4, TWO * 8, announced=True), checked=False, weight=2)
+@suite.test("driven", "schedule", Step(4, TWO * 8, announced=True), checked=False)
 def test_no_stage_waits_while_there_is_work(case, run):
     assert_driven(run, case)
 
 
 @suite.test(
     "limit", "schedule", *(Step(3, TWO * 8, limit=limit, announced=True) for limit in (2, 3)),
-    checked=False, weight=6,
+    checked=False,
 )  # fmt: skip
 def test_as_many_in_flight_as_asked(case, run):
     assert_in_flight(run, case)
 
 
 @suite.test(
-    "driven", "schedule", *(Step(p, TWO * 12, announced=True) for p in (2, 3)), checked=False
+    "backward_first", "schedule", *(Step(p, TWO * 12, announced=True) for p in (2, 3)),
+    checked=False,
 )  # fmt: skip
 def test_backward_before_forward(case, run):
     assert_backward_first(run, case)
 
 
+@suite.test("sends", "safety", Step(2, TWO * 8, machine="rendezvous", announced=True))
+def test_neighbours_send_to_each_other(case, run):
+    """Each send waits for its receive here."""
+
+
 test_every_send_may_wait_for_its_receive = suite.slow_messages(
-    "completed", Step(3, TWO * 6, announced=True)
+    "under_way", Step(3, TWO * 6, announced=True), weight=3
 )
 
 
-@suite.test("time", "speed", Step(4, ONE * 20, machine=WIRE, announced=True))
+@suite.test("under_way", "speed", Step(4, ONE * 20, machine=WIRE, announced=True), weight=5)
 def test_faster_than_1f1b_where_times_vary(case, ranks):
     """Steps of several seeds together: a rule that is good in the mean needn't be in each."""
     rows = []

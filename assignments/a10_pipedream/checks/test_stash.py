@@ -80,7 +80,7 @@ def test_second_call_and_all_that_is_given_stays(case, run):
 test_real_mpi = suite.real_ranks("messages", Train(3))
 
 
-@suite.test("pipeline", "communication", Train(3, TWO * 6), checked=False, weight=2)
+@suite.test("pipeline", "communication", Train(3, TWO * 6), checked=False)
 def test_stages_compute_their_pieces_and_pass_arrays_on(case, run):
     assert_passed_on(run, case)
 
@@ -108,7 +108,7 @@ def test_messages_go_to_neighbours_in_the_given_communicator(case, run):
 
 
 @suite.test(
-    "pipeline", "schedule", Train(4, TWO * 7, announced=True), Train(3, TWO * 4, announced=True),
+    "order", "schedule", Train(4, TWO * 7, announced=True), Train(3, TWO * 4, announced=True),
     checked=False,
 )  # fmt: skip
 def test_one_forward_one_backward_in_turn(case, run):
@@ -129,16 +129,21 @@ def test_versions_are_let_go(case, run):
             )
 
 
+@suite.test("sends", "safety", Train(3, TWO * 8, machine="rendezvous", announced=True))
+def test_neighbours_send_to_each_other(case, run):
+    """Each send waits for its receive here."""
+
+
 test_sends_may_wait_for_their_receives = suite.slow_messages(
-    "completed", Train(3, TWO * 8, announced=True)
+    "under_way", Train(3, TWO * 8, announced=True), weight=2
 )
 
 
 @suite.test(
-    "time", "speed",
+    "under_way", "speed",
     group(FREE, Train(4, TWO * 8, costs=(1e-3, 2e-3), machine="free", announced=True)),
     group(SLOW, Train(4, TWO * 8, costs=(4e-6, 8e-6), machine="wire", announced=True), weight=3),
-    checked=False,
+    checked=False, weight=3,
 )  # fmt: skip
 def test_time_with_free_messages_and_on_a_slow_wire(case, run):
     assert_work(run, case)

@@ -32,7 +32,7 @@ def test_delayed_recursion_on_2_to_5_stages(case, run):
 
 @suite.test(
     "sizes", "values", group(FEW, TrainTorch(3, TWO * 2, announced=True), TrainTorch(4, TWO)),
-    group(ALONE, TrainTorch(1, TWO * 3, announced=True)), weight=5,
+    group(ALONE, TrainTorch(1, TWO * 3, announced=True)), weight=6,
 )  # fmt: skip
 def test_fewer_minibatches_than_stages_and_one_stage(case, run):
     """The pipeline is never full; nobody is there to talk to."""
@@ -46,6 +46,7 @@ def test_vertical_sync(case, run):
 @suite.test(
     "optimizer", "values", group(ANY, TrainTorch(2, (1, 3, 2, 4), announced=True)),
     group(MOMENTUM, TrainTorch(2, TWO * 5, optimizer="momentum", announced=True), weight=2),
+    weight=1.2,
 )  # fmt: skip
 def test_minibatches_of_any_length_and_momentum(case, run):
     """The optimizer makes the step."""
@@ -59,7 +60,6 @@ def test_losses_of_the_last_stage(case, run):
 
 @suite.test(
     "optimizer", "values", TrainTorch(2, (2, 1, 3), optimizer="momentum", calls=2, announced=True),
-    weight=2,
 )  # fmt: skip
 def test_second_call_goes_on(case, run):
     """Inputs and parameter objects are those of before, and every ``grad`` is None."""
@@ -73,16 +73,16 @@ def test_second_call_goes_on(case, run):
             raise case.fail(f"after the call a parameter of stage {stage} has a grad, not None.")
 
 
-test_real_gloo = suite.real_ranks("completed", TrainTorch(3, calls=2))
+test_real_gloo = suite.real_ranks("under_way", TrainTorch(3, calls=2))
 
 
-@suite.test("pipeline", "communication", TrainTorch(3, TWO * 6), checked=False, weight=2)
+@suite.test("pipeline", "communication", TrainTorch(3, TWO * 6), checked=False)
 def test_stages_compute_their_pieces_and_pass_tensors_on(case, run):
     assert_passed_on(run, case)
 
 
 @suite.test(
-    "messages", "communication", TrainTorch(3, TWO * 5, announced=True), checked=False, weight=2
+    "messages", "communication", TrainTorch(3, TWO * 5, announced=True), checked=False
 )  # fmt: skip
 def test_two_messages_for_each_minibatch_and_boundary(case, run, ranks):
     messages, nbytes = zip(*map(case.allowed, range(case.p)), strict=True)
@@ -91,20 +91,20 @@ def test_two_messages_for_each_minibatch_and_boundary(case, run, ranks):
 
 
 @suite.test(
-    "messages", "communication", group(WORLD, TrainTorch(3, TWO * 5, announced=True)),
-    group(PART, TrainTorch(3, TWO * 5).in_part(), weight=2), weight=2,
+    "group", "communication", group(WORLD, TrainTorch(3, TWO * 5, announced=True)),
+    group(PART, TrainTorch(3, TWO * 5).in_part(), weight=2),
 )  # fmt: skip
 def test_no_collective_in_the_given_group(case, run):
     assert_neighbours(run, case)
 
 
-@suite.test("pipeline", "schedule", TrainTorch(3, TWO * 5, announced=True), checked=False)
+@suite.test("order", "schedule", TrainTorch(3, TWO * 5, announced=True), checked=False)
 def test_passes_are_in_the_order_of_1f1b(case, run):
     assert_order(run, case)
 
 
 test_every_send_may_wait_for_its_receive = suite.slow_messages(
-    "completed", TrainTorch(3, announced=True), weight=2
+    "under_way", TrainTorch(3, announced=True)
 )
 
 
@@ -121,7 +121,7 @@ def test_few_versions_are_kept(case, run):
 
 
 @suite.test(
-    "time", "speed", group(FREE, TrainTorch(3, ONE * 5, machine="free", **TENS)),
+    "under_way", "speed", group(FREE, TrainTorch(3, ONE * 5, machine="free", **TENS)),
     group(SLOW, TrainTorch(3, ONE * 5, **TENS, **THIN), weight=2), checked=False,
 )  # fmt: skip
 def test_time_with_free_messages_and_on_a_slow_wire(case, run):

@@ -16,28 +16,28 @@ NARROW = (1, 2, 2, 6)
 suite = Suite("conv")
 
 
-@suite.test("values", "values", Forward(2), Forward(4), weight=1)
+@suite.test("values", "values", Forward(2), Forward(4), weight=2)
 def test_forward_on_2_to_5_ranks(case, run):
     """y alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=2)
+@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=3)
 def test_gradient_of_the_images(case, run):
     """dx alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=1)
+@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=3)
 def test_gradients_of_filters_and_biases(case, run):
     """dw and db alone."""
 
 
 @suite.test(
-    "values",
+    "filters",
     "values",
     group(SMALL, Both(2, (3,), 1)),
     group(LARGE, Both(3, (5,), 5), weight=3),
     checked=False,
-    weight=7,
+    weight=1,
 )
 def test_kernels_of_1_5_and_7(case, run):
     case.check_each(run)
@@ -46,8 +46,8 @@ def test_kernels_of_1_5_and_7(case, run):
 
 
 @suite.test(
-    "values", "values", group(DIFFER, Both(3, (2, 5, 3)), Both(3, (1, 3, 1))),
-    group(SINGLE, Both(2, (3,), dtype="float32")), checked=False, weight=8,
+    "parts", "values", group(DIFFER, Both(3, (2, 5, 3)), Both(3, (1, 3, 1))),
+    group(SINGLE, Both(2, (3,), dtype="float32")), checked=False, weight=1,
 )  # fmt: skip
 def test_heights_that_differ_and_float32(case, run):
     case.check_each(run)
@@ -104,7 +104,7 @@ test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
 )  # fmt: skip
 
 
-@suite.test("values", "safety", Both(2), weight=4)
+@suite.test("anew", "safety", Both(2), weight=1)
 def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 

@@ -42,9 +42,9 @@ def test_gradients_of_weights_and_biases(case, run):
 
 
 @suite.test(
-    "values", "values",
+    "kernels", "values",
     group(SMALL, Conv2d(3, kernel=1)), group(LARGE, Conv2d(3, kernel=5), weight=2),
-    checked=False, weight=11,
+    checked=False, weight=1,
 )  # fmt: skip
 def test_kernels_of_1_and_5(case, run):
     case.check_each(run)
@@ -53,9 +53,9 @@ def test_kernels_of_1_and_5(case, run):
 
 
 @suite.test(
-    "values", "values", group(DIFFER, Conv2d(3, (4, 1, 6), parts=IMAGES), weight=2),
+    "heights", "values", group(DIFFER, Conv2d(3, (4, 1, 6), parts=IMAGES), weight=2),
     group(LOW, Conv2d(2, (1,), parts=IMAGES), Conv2d(1, parts=IMAGES)),
-    group(REFUSED, Conv2d(2, parts=IMAGES), *WRONG, weight=2), weight=4,
+    group(REFUSED, Conv2d(2, parts=IMAGES), *WRONG), weight=1,
 )  # fmt: skip
 def test_uneven_heights_and_low_parts(case, run):
     if isinstance(case, RefusedConv):
@@ -63,17 +63,17 @@ def test_uneven_heights_and_low_parts(case, run):
 
 
 @suite.test(
-    "values", "values", group(SINGLE, Conv2d(3, dtype="float32")),
-    group(HALF, Conv2d(3, dtype="bfloat16")), checked=False, weight=5,
+    "dtypes", "values", group(SINGLE, Conv2d(3, dtype="float32")),
+    group(HALF, Conv2d(3, dtype="bfloat16")), checked=False, weight=1,
 )  # fmt: skip
 def test_float32_and_bfloat16(case, run):
     case.check_each(run)
 
 
 @suite.test(
-    "values", "values", group(GAPS, Conv2d(3, batch=2, how="gaps")),
+    "graph", "values", group(GAPS, Conv2d(3, batch=2, how="gaps")),
     group(SUM, Conv2d(3, batch=2, how="sum")), group(NO_BIAS, Conv2d(2, bias=False)),
-    group(TWICE, Conv2d(3, how="together"), weight=4), checked=False, weight=21,
+    group(TWICE, Conv2d(3, how="together"), weight=8), checked=False,
 )  # fmt: skip
 def test_gaps_sums_no_bias_and_two_calls(case, run):
     case.check_each(run)

@@ -16,23 +16,23 @@ SHORT_WIRE = "short wire,eager_threshold_bytes=4096"
 suite = Suite("halo")
 
 
-@suite.test("halo", "values", Exchange(2, (3,)), Exchange(4, (3,)), weight=7)
+@suite.test("halo", "values", Exchange(2, (3,)), Exchange(4, (3,)), weight=1)
 def test_one_row_on_2_to_5_ranks(case, run):
     """The array, to the bit."""
 
 
 @suite.test(
-    "halo", "values", group(ONE_ROW, Exchange(3, (2, 5, 1))),
-    group(WIDER, Exchange(3, (3,), 2, (2, 2, 3))), weight=5,
+    "heights", "values", group(ONE_ROW, Exchange(3, (2, 5, 1))),
+    group(WIDER, Exchange(3, (3,), 2, (2, 2, 3))), weight=1,
 )  # fmt: skip
 def test_heights_that_differ_and_wider_halos(case, run):
     """The array, to the bit."""
 
 
 @suite.test(
-    "halo", "values",
+    "dtypes", "values",
     group("float32", Exchange(2, (2,), 1, (2, 1, 1), dtype="float32"), weight=3),
-    group("no halo", Exchange(2, (3,), 0), Exchange(1, (4,))), weight=5,
+    group("no halo", Exchange(2, (3,), 0), Exchange(1, (4,))), weight=1,
 )  # fmt: skip
 def test_float32_no_halo_and_one_rank(case, run):
     """No message where there is no halo."""
@@ -91,7 +91,7 @@ def test_corners_of_a_grid_need_no_message(case, run, ranks):
 test_sends_may_wait_and_all_is_completed = suite.slow_messages("waits", Exchange(4, (3,)))
 
 
-@suite.test("halo", "safety", Exchange(2, (3,), shape=(2, 2, 4)), weight=5)
+@suite.test("anew", "safety", Exchange(2, (3,), shape=(2, 2, 4)), weight=1)
 def test_inputs_stay_and_results_are_new(case, ranks):
     assert_kept(case, ranks)
 

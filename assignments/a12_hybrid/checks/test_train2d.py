@@ -19,29 +19,29 @@ FORWARD, BACKWARD = "forward", "backward"
 INPUTS, OTHERS = "inputs", "other grids"
 
 
-@suite.test("values", "values", Train(6, 2, steps=3), Train(6, 3, steps=3), weight=2)
+@suite.test("values", "values", Train(6, 2, steps=3), Train(6, 3, steps=3), weight=1)
 def test_equal_to_serial_over_several_steps(case, run):
     """Few samples and wide layers: whole weights are more than may be sent."""
 
 
-@suite.test("values", "values", Train(3, 1), weight=2)
+@suite.test("values", "values", Train(3, 1), weight=1)
 def test_one_row_is_data_parallelism(case, run):
     """Pr = 1."""
 
 
-@suite.test("values", "values", Train(4, 4, samples=(3,)), weight=13)
+@suite.test("column", "values", Train(4, 4, samples=(3,)), weight=1)
 def test_one_column_is_tensor_parallelism(case, run):
     """Pc = 1."""
 
 
-@suite.test("values", "values", Train(6, 2, samples=(5, 1, 0)), weight=6)
+@suite.test("uneven", "values", Train(6, 2, samples=(5, 1, 0)), weight=1)
 def test_uneven_batches(case, run):
     """A column may have no samples."""
 
 
 @suite.test(
-    "values", "values", group(WIDTHS, Train(6, 3, (4, 2, 71, 70, 5)), weight=2),
-    group(FLOAT32, Train(4, dtype="float32")), weight=11,
+    "widths", "values", group(WIDTHS, Train(6, 3, (4, 2, 71, 70, 5)), weight=2),
+    group(FLOAT32, Train(4, dtype="float32")), weight=1,
 )  # fmt: skip
 def test_widths_that_rows_do_not_divide_and_float32(case, run):
     """A part may be empty."""

@@ -24,35 +24,35 @@ def test_groups_of_the_grid(case, run):
     """Each is ordered by its axis."""
 
 
-@suite.test("values", "values", RunLayer(2, tp=2), RunLayer(3, tp=3), weight=2)
+@suite.test("values", "values", RunLayer(2, tp=2), RunLayer(3, tp=3), weight=1)
 def test_layer_on_a_tensor_axis(case, run):
     """Output and gradients."""
 
 
-@suite.test("values", "values", STAGES, weight=5)
+@suite.test("values", "values", STAGES, weight=1)
 def test_pipeline_alone(case, run):
     """One replica."""
 
 
-@suite.test("values", "values", Step(2, dp=2, words=True), weight=5)
+@suite.test("values", "values", Step(2, dp=2, words=True), weight=1)
 def test_data_axis_alone(case, run):
     """One stage."""
 
 
 @suite.test(
-    "values", "values", group(WORDS, STAGES.with_(words=True)),
-    group(LOSS, STAGES.with_(loss=True), Step(2, dp=2, loss=True)), weight=8,
+    "tied", "values", group(WORDS, STAGES.with_(words=True)),
+    group(LOSS, STAGES.with_(loss=True), Step(2, dp=2, loss=True)), weight=1,
 )  # fmt: skip
 def test_tied_words_and_the_loss_on_every_rank(case, run):
     """The first and the last stage share the table of words."""
 
 
-@suite.test("values", "values", Step(2, sizes=(2, 1)), weight=6)
+@suite.test("uneven", "values", Step(2, sizes=(2, 1)), weight=1)
 def test_smaller_last_microbatch(case, run):
     """A mean of means is wrong."""
 
 
-@suite.test("values", "values", EVERYTHING.with_(steps=2, words=True), weight=12)
+@suite.test("steps", "values", EVERYTHING.with_(steps=2, words=True), weight=1)
 def test_all_axes_equal_serial_over_steps(case, run):
     """With momentum."""
 

@@ -20,7 +20,7 @@ GPUS = "zaratan,name={0} a node,ranks_per_node={0},memory_bytes_per_s=4e9,flop_p
 # -- what one rank gives ---------------------------------------------------------------------------
 
 
-@suite.test("as_one_rank", "communication", even(Forward, 4, heads=1), checked=False, weight=15)
+@suite.test("divided", "communication", even(Forward, 4, heads=1), checked=False)
 def test_work_is_divided_and_sums_travel(case, run):
     """Sums travel, weights don't, and no rank does half of the work."""
     for rank, sent in enumerate(sent_as_ring(run)):
@@ -39,42 +39,38 @@ def test_work_is_divided_and_sums_travel(case, run):
 
 
 @suite.test(
-    "as_one_rank", "values", even(Forward, 2, lengths=(3,)), even(Forward, 3, lengths=(2, 2)),
-    weight=2,
+    "one_rank", "values", even(Forward, 2, lengths=(3,)), even(Forward, 3, lengths=(2, 2))
 )  # fmt: skip
 def test_forward(case, run):
     """In prefill and in decoding."""
 
 
 @suite.test(
-    "as_one_rank", "values", even(Forward, 2, lengths=(1, 4)), even(Generate, 3, lengths=(4, 1, 2)),
-    weight=16,
+    "lengths", "values", even(Forward, 2, lengths=(1, 4)), even(Generate, 3, lengths=(4, 1, 2))
 )  # fmt: skip
 def test_prompts_of_different_lengths(case, run):
     """Each sequence's last position, and its own positions in decoding."""
 
 
-@suite.test("as_one_rank", "values", Generate(3, heads=4, vocabulary=11), weight=12)
+@suite.test("uneven", "values", Generate(3, heads=4, vocabulary=11))
 def test_parts_that_differ(case, run):
     """Heads, hidden units and words that p doesn't divide."""
 
 
 @suite.test(
-    "as_one_rank", "values", Generate(4, heads=3, vocabulary=3),
-    Greedy(4, heads=4, vocabulary=3, kind="negative", lengths=(1,) * 8), weight=7,
+    "empty", "values", Generate(4, heads=3, vocabulary=3),
+    Greedy(4, heads=4, vocabulary=3, kind="negative", lengths=(1,) * 8),
 )  # fmt: skip
 def test_parts_that_are_empty(case, run):
     """A rank without words has none to offer, also where all logits are negative."""
 
 
-@suite.test("as_one_rank", "values", Shard(2, **FEWER), Generate(2, **FEWER), weight=12)
+@suite.test("key_heads", "values", Shard(2, **FEWER), Generate(2, **FEWER))
 def test_fewer_key_heads(case, run):
     """A query head is where its key head is."""
 
 
-@suite.test(
-    "as_one_rank", "schedule", even(Generate, 2, lengths=(4,), tokens=5), checked=False, weight=26
-)
+@suite.test("once", "schedule", even(Generate, 2, lengths=(4,), tokens=5), checked=False)
 def test_nothing_is_computed_again(case, run):
     """The words are dealt out evenly here."""
     words = len(case.lengths) * case.tokens * case.vocabulary // case.p
@@ -160,10 +156,7 @@ test_given_communicator_is_used = suite.given_communicator(
     "communicator", even(Generate, 3), kind="safety"
 )
 test_any_order_and_waiting_sends = suite.slow_messages(
-    "as_one_rank",
-    even(Generate, 3),
-    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE),
-    weight=20,
+    "waits", even(Generate, 3), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)
 )
 
 

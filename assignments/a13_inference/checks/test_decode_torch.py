@@ -18,9 +18,7 @@ suite = Suite("decode_torch")
 # -- what one rank gives ---------------------------------------------------------------------------
 
 
-@suite.test(
-    "as_one_rank", "communication", even(ForwardTorch, 4, heads=1), checked=False, weight=15
-)
+@suite.test("divided", "communication", even(ForwardTorch, 4, heads=1), checked=False)
 def test_sums_travel_and_weights_do_not(case, run):
     for rank, sent in enumerate(sent_as_ring(run)):
         if not 0 < sent <= 3 * case.forward_nbytes:
@@ -30,30 +28,30 @@ def test_sums_travel_and_weights_do_not(case, run):
             )
 
 
-@suite.test("as_one_rank", "values", even(ForwardTorch, 2), even(ForwardTorch, 3), weight=2)
+@suite.test("one_rank", "values", even(ForwardTorch, 2), even(ForwardTorch, 3))
 def test_forward_on_2_to_5_ranks(case, run):
     """In prefill and in decoding."""
 
 
-@suite.test("as_one_rank", "values", even(ForwardTorch, 2, lengths=(4, 1)), weight=16)
+@suite.test("lengths", "values", even(ForwardTorch, 2, lengths=(4, 1)))
 def test_prompts_of_different_lengths(case, run):
     """Each sequence's last position."""
 
 
-@suite.test("as_one_rank", "values", GenerateTorch(3, heads=4, vocabulary=10), weight=12)
+@suite.test("uneven", "values", GenerateTorch(3, heads=4, vocabulary=10))
 def test_parts_that_differ(case, run):
     """Heads, hidden units and words that p doesn't divide."""
 
 
 @suite.test(
-    "as_one_rank", "values", GenerateTorch(4, heads=3, vocabulary=3, tokens=3),
-    GreedyTorch(4, heads=4, vocabulary=3, kind="negative", lengths=(1,) * 8), weight=7,
+    "empty", "values", GenerateTorch(4, heads=3, vocabulary=3, tokens=3),
+    GreedyTorch(4, heads=4, vocabulary=3, kind="negative", lengths=(1,) * 8),
 )  # fmt: skip
 def test_ranks_without_heads_or_words(case, run):
     """A rank without words has none to offer, also where all logits are negative."""
 
 
-@suite.test("as_one_rank", "values", ForwardTorch(2, heads=8, kv_heads=4), weight=14)
+@suite.test("key_heads", "values", ForwardTorch(2, heads=8, kv_heads=4))
 def test_fewer_key_heads(case, run):
     """A query head is where its key head is."""
 
@@ -118,10 +116,7 @@ test_given_group_is_used = suite.given_communicator(
 # -- safety, memory, speed -------------------------------------------------------------------------
 
 test_any_order_and_everything_waited_for = suite.slow_messages(
-    "as_one_rank",
-    even(GenerateTorch, 3, heads=1),
-    kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE),
-    weight=12,
+    "waits", even(GenerateTorch, 3, heads=1), kinds=(Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)
 )
 
 
@@ -168,9 +163,8 @@ def assert_traced_alike(ranks, case):
 
 
 @suite.test(
-    "as_one_rank", "speed", group("GPUs of one node", timed(4)),
-    group("GPUs of two nodes", timed(8)),
-    checked=False, weight=28,
+    "step", "speed", group("GPUs of one node", timed(4)), group("GPUs of two nodes", timed(8)),
+    checked=False,
 )  # fmt: skip
 def test_time_of_a_step(case, run, ranks):
     """A step of two sequences in four layers of 4096 columns on p GPUs, on fake tensors."""

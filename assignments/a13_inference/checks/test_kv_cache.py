@@ -17,9 +17,7 @@ def test_positions_one_after_another(case, run):
     case.look(run, "gather", "pool")
 
 
-@suite.test(
-    "contents", "values", Script("new a, append a 2, append a 13, append a 0, append a 4"), weight=8
-)
+@suite.test("contents", "values", Script("new a, append a 2, append a 13, append a 0, append a 4"))
 def test_many_positions_at_once(case, run):
     case.look(run, "gather", "pool")
 
@@ -37,26 +35,26 @@ def test_several_sequences(case, run):
 
 @suite.test(
     "paged", "values", Script("new a, gather a, append a 0, fork a b, gather b, append b 3, new c"),
-    Script("new a, append a 3, gather a, append a 2", page_size=1, dtype="float32"), weight=6,
+    Script("new a, append a 3, gather a, append a 2", page_size=1, dtype="float32"),
 )  # fmt: skip
 def test_no_positions_short_pages_and_long_ones(case, run):
     case.look(run, "gather", "empty", "pool", "pages")
 
 
 @suite.test(
-    "contents",
+    "shared",
     "memory",
     Script(f"{FORKED}, used 2"),
     Script("new a, fork a b, used 0, append b 3"),
-    weight=1,
+    weight=2,
 )
 def test_a_fork_shares_all_pages(case, run):
     case.look(run, "gather", "pool", "used")
 
 
 @suite.test(
-    "contents", "values", Script(f"{FORKED}, append b 1, append a 1, append b 4, append a 2"),
-    Script(f"{FORKED}, append a 1, append b 2"), weight=12,
+    "shared", "values", Script(f"{FORKED}, append b 1, append a 1, append b 4, append a 2"),
+    Script(f"{FORKED}, append a 1, append b 2"), weight=4,
 )  # fmt: skip
 def test_copy_on_write(case, run):
     case.look(run, "gather", "pool")
@@ -93,23 +91,22 @@ def test_a_page_that_is_shared_no_longer_is_written_in_place(case, run):
 
 
 @suite.test(
-    "contents",
+    "shared",
     "values",
     Script(f"{FORKED}, fork b c, append a 1, append b 1, append c 1"),
-    weight=11,
+    weight=4,
 )
 def test_forks_of_forks(case, run):
     case.look(run, "gather", "pool", "counts")
 
 
 @suite.test(
-    "contents", "memory",
+    "comes_back", "memory",
     group(
         "pages",
         Script(", ".join([f"{FORKED}, {FREED}"] * 3)),
     ),
     group(NAMES, Script(f"{FORKED}, free b, fork a c, append c 1, new d, free d, new e, used 3")),
-    weight=12,
 )  # fmt: skip
 def test_nothing_leaks(case, run):
     case.look(run, "pool", "used")
@@ -139,9 +136,7 @@ def test_errors_change_nothing(case, run):
     case.look(run, "gather", "pool", "used", "error")
 
 
-@suite.test(
-    "contents", "safety", Script("new a, append a 3, gather a, append a 2, gather a"), weight=8
-)
+@suite.test("callers", "safety", Script("new a, append a 3, gather a, append a 2, gather a"))
 def test_arrays_of_the_caller_are_left_alone(case, run):
     """What was appended, and what ``gather`` gives, is the caller's, who writes into it."""
     case.look(run, "gather")

@@ -13,7 +13,7 @@ ENGINES, COPIES = "copies of the samplers' blocks", "copies of the trainers' blo
 UNEVEN, EMPTY = "blocks of different sizes", "empty blocks"
 
 
-@suite.test("pieces", "communication", Sync(8, shape=(64, 40)), checked=False, weight=3)
+@suite.test("straight", "communication", Sync(8, shape=(64, 40)), checked=False)
 def test_pieces_travel(case, run):
     """Whatever the values are, samplers get something, and no rank half of the matrix."""
     if any(each.name != "barrier" for each in run.collectives):
@@ -31,21 +31,19 @@ def test_pieces_travel(case, run):
             raise case.fail(f"rank {rank} received nothing; it needs new weights.")
 
 
-@suite.test("pieces", "values", Sync(6, **COLUMNS), Sync(5, **ROWS), weight=1)
+@suite.test("rows_and_columns", "values", Sync(6, **COLUMNS), Sync(5, **ROWS))
 def test_rows_and_columns(case, run):
     """From rows to columns, and from columns to rows."""
 
 
-@suite.test(
-    "pieces", "values", Sync(7, **BOTH), Sync(10, (2, 2, 1), (2, 3, 1), mixed=True), weight=4
-)
+@suite.test("both_ways", "values", Sync(7, **BOTH), Sync(10, (2, 2, 1), (2, 3, 1), mixed=True))
 def test_cut_in_both_directions(case, run):
     """A piece begins anywhere in both blocks; ranks may stand in any order."""
 
 
 @suite.test(
-    "pieces", "values", group(UNEVEN, Sync(7, (4, 1, 1), (1, 3, 1), (7, 5))),
-    group(EMPTY, Sync(7, (4, 1, 1), (1, 3, 1), (3, 4))), weight=5,
+    "uneven", "values", group(UNEVEN, Sync(7, (4, 1, 1), (1, 3, 1), (7, 5))),
+    group(EMPTY, Sync(7, (4, 1, 1), (1, 3, 1), (3, 4))),
 )  # fmt: skip
 def test_uneven_and_empty_blocks(case, run):
     """The last block is smaller, or there is nothing in it."""
@@ -58,7 +56,7 @@ def test_plan(case, run):
 
 @suite.test(
     "plan", "values", group(ENGINES, Plan((2, 1, 1), (1, 2, 2))),
-    group(COPIES, Plan((2, 1, 2), (1, 3, 1))),
+    group(COPIES, Plan((2, 1, 2), (1, 3, 1))), weight=2,
 )  # fmt: skip
 def test_plan_with_copies(case, run):
     """One source for each piece, although two have it."""
@@ -103,10 +101,7 @@ def test_copies_share_the_work(case, run):
 
 test_given_communicator_is_used = suite.given_communicator("communicator", Sync(6, **COLUMNS))
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    "pieces",
-    Sync(8),
-    Sync(7, (2, 1, 2), (1, 3, 1)),
-    weight=6,
+    "waits", Sync(8), Sync(7, (2, 1, 2), (1, 3, 1))
 )
 test_inputs_stay_and_a_second_call_is_right = suite.second_call(
     "old_block", Sync(6, **COLUMNS), inputs_kept=True

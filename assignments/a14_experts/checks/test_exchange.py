@@ -29,12 +29,12 @@ def test_exchange_uneven_rows(case, run):
     """As many as there are."""
 
 
-@suite.test("dispatch", "values", Dispatch(3, (5, 2, 6), 3, k=1, in_order=True), weight=7)
+@suite.test("order", "values", Dispatch(3, (5, 2, 6), 3, k=1, in_order=True), weight=7)
 def test_exchange_rows_stand_in_order(case, run):
     """First those of rank 0, as they stood there."""
 
 
-@suite.test("dispatch", "values", Dispatch(2, (6, 5), 5), weight=16)
+@suite.test("several", "values", Dispatch(2, (6, 5), 5), weight=16)
 def test_exchange_several_experts_a_rank(case, run):
     """Each expert's rows lie together."""
 
@@ -62,7 +62,7 @@ def test_exchange_where_nothing_comes(case, run):
 
 
 @suite.test(
-    "answers", "values", group(POWERS, Forward(2, (6, 4), 2)),
+    "layer", "values", group(POWERS, Forward(2, (6, 4), 2)),
     group(OTHERS, Forward(3, (5, 4, 6), 3)), group(SEVERAL, Forward(2, (6, 4))), weight=2,
 )  # fmt: skip
 def test_exchange_layer_forward(case, run):
@@ -77,7 +77,7 @@ def test_exchange_layer_gradients(case, run):
     """Those of tokens, weights, and experts."""
 
 
-test_exchange_real_mpi = suite.real_ranks("answers", Forward(2, (6, 4), 2), weight=0.5)
+test_exchange_real_mpi = suite.real_ranks("layer", Forward(2, (6, 4), 2), weight=0.5)
 
 
 @suite.test("experts_alone", "communication", Dispatch(8, (16,), 8, "even", 40, 1), checked=False)
@@ -96,14 +96,14 @@ def test_exchange_no_row_too_many(case, run):
     assert_sent(run, case, num_counts=5)
 
 
-@suite.test("bytes", "communication", Forward(4, (4,), 4, "even"), weight=3)
+@suite.test("counts", "communication", Forward(4, (4,), 4, "even"), weight=3)
 def test_exchange_counts_once(case, run):
     assert_exchanges(run, case)
     assert_sent(run, case)
 
 
 test_exchange_given_communicator = suite.given_communicator(
-    "calls", Dispatch(3, (5, 4, 6), 3), weight=2
+    "communicator", Dispatch(3, (5, 4, 6), 3), weight=2
 )
 test_exchange_sends_may_wait = suite.waiting_sends(
     "any_timing", Dispatch(3, (5, 4, 6), 3).in_part()

@@ -31,7 +31,7 @@ def test_node_choice(case, run):
 
 
 @suite.test(
-    "choose", "values", group(FREE, Choose(rows=DOCUMENTED, nodes=2, most=2)),
+    "equal", "values", group(FREE, Choose(rows=DOCUMENTED, nodes=2, most=2)),
     group(EQUAL, Choose(rows=EQUALS), Choose(2, 400, 40, 4, 2, whole=True)), weight=8,
 )  # fmt: skip
 def test_node_choice_among_equals_and_without_limit(case, run):
@@ -45,7 +45,7 @@ REFUSED = [
 ]
 
 
-@suite.test("choose", "values", *REFUSED, weight=3)
+@suite.test("refused", "values", *REFUSED, weight=3)
 def test_node_choice_refused(case, run):
     """What doesn't divide, and nodes with too few experts."""
 
@@ -56,7 +56,7 @@ def test_node_layer(case, run):
 
 
 @suite.test(
-    "layer", "values", group(IDLE, OnNodes(4, (4, 0, 3, 2), 8, "one"), weight=9),
+    "idle", "values", group(IDLE, OnNodes(4, (4, 0, 3, 2), 8, "one"), weight=9),
     group(ONE, OnNodes(2, (5, 4), 4)), weight=18,
 )  # fmt: skip
 def test_node_where_nothing_comes_or_crosses(case, run):
@@ -110,10 +110,10 @@ def test_node_same_place(case, run):
 
 
 test_node_given_communicator = suite.given_communicator(
-    "messages", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=8
+    "communicator", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=8
 )
 test_node_sends_may_wait = suite.waiting_sends(
-    "messages", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=10
+    "any_timing", OnNodes(4, (5, 4, 3, 6), 8, share=1.0), weight=10
 )
 test_node_inputs_and_a_second_call = suite.second_call(
     "inputs", OnNodes(4, (5, 4, 3, 6), 8), kind="safety", inputs_kept=True

@@ -52,17 +52,17 @@ def test_route_full_experts_drop_later_tokens(case, run):
     case.check_by_expert("kept", run)
 
 
-@suite.test("room", "values", Route(rows=UNEQUAL, room=2), Route(rows=UNEQUAL, room=1), weight=12)
+@suite.test("order", "values", Route(rows=UNEQUAL, room=2), Route(rows=UNEQUAL, room=1), weight=12)
 def test_route_order_is_that_of_tokens_not_of_choices(case, run):
     case.check_by_expert("kept", run)
 
 
-@suite.test("weights", "values", Route(rows=UNEQUAL, room=2), weight=10)
+@suite.test("lost", "values", Route(rows=UNEQUAL, room=2), weight=10)
 def test_route_weights_of_a_token_that_lost_an_expert(case, run):
     case.check_by_expert("weights", run)
 
 
-@suite.test("room", "values", Route(5, 3, 3), Route(5, 3, room=0), Route(0, 3), weight=4)
+@suite.test("edges", "values", Route(5, 3, 3), Route(5, 3, room=0), Route(0, 3), weight=4)
 def test_route_all_experts_no_room_and_no_tokens(case, run):
     case.check_by_expert("kept", run)
 
