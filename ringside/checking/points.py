@@ -48,8 +48,13 @@ def worth_of(item: pytest.Item) -> Worth | None:
     return item.stash.get(_WORTH, None)
 
 
-def give_points(items: Sequence[pytest.Item]) -> Mapping[str, Requirements]:
-    """Give all collected tests of some modules their points; gives the modules' requirements.
+def give_points(
+    items: Sequence[pytest.Item], *, all_of_them: bool = False
+) -> Mapping[str, Requirements]:
+    """Give the collected tests of some modules their points; gives the modules' requirements.
+
+    Args:
+        all_of_them: whether a requirement that none of the tests shows is an error.
 
     Raises:
         RequirementsError: a test shows what isn't asked for, or a requirement is shown by none.
@@ -65,12 +70,15 @@ def give_points(items: Sequence[pytest.Item]) -> Mapping[str, Requirements]:
                 raise RequirementsError(f"{path} has no [{module}], of which there are tests.")
             of_module[module] = asked[module]
             mine = [(item, mark) for item, mark in here if mark.kwargs["module"] == module]
-            _share_out(f"{path}, [{module}]", asked[module], mine)
+            _share_out(f"{path}, [{module}]", asked[module], mine, all_of_them)
     return of_module
 
 
 def _share_out(
-    where: str, asked: Requirements, tests: Sequence[tuple[pytest.Item, pytest.Mark]]
+    where: str,
+    asked: Requirements,
+    tests: Sequence[tuple[pytest.Item, pytest.Mark]],
+    all_of_them: bool,
 ) -> None:
     weights: dict[str, float] = dict.fromkeys((each.name for each in asked.each), 0.0)
     for item, mark in tests:
@@ -78,9 +86,9 @@ def _share_out(
             raise RequirementsError(f"{where} has no {mark.args[0]!r}, which {item.name} shows.")
         weights[mark.args[0]] += mark.kwargs["weight"]
     for each in asked.each:
-        if not weights[each.name]:
+        if all_of_them and not weights[each.name]:
             raise RequirementsError(f"{where}: no test shows {each.name!r}.")
-    points = {each.name: each.points / weights[each.name] for each in asked.each}
+    points = {one.name: one.points / weights[one.name] for one in asked.each if weights[one.name]}
     for item, mark in tests:
         name, about = str(mark.args[0]), mark.kwargs
         item.stash[_WORTH] = Worth(

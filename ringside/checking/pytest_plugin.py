@@ -236,6 +236,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(running, "ringside-running")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-k` leaves some out, whose weights count
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of other modules."""
     modules = {name for name in config.getoption("--ringside-modules").split(",") if name}

@@ -6,7 +6,7 @@ first wrong case would give it nothing, and so would every other test that has s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from ringside.checking.assertions import Verdict
@@ -16,7 +16,10 @@ RIGHT_BESIDE = " Right in this test: "  # what a sentence ends with, before name
 
 
 def check_shares(
-    entries: Iterable[tuple[str, T]], check: Callable[[T], object], weights: Mapping[str, float]
+    entries: Iterable[tuple[str, T]],
+    check: Callable[[T], object],
+    weights: Mapping[str, float],
+    nothing_alone: Collection[str] = (),
 ) -> None:
     """Check every entry; each group of entries that fails takes its share of the points.
 
@@ -26,6 +29,8 @@ def check_shares(
         entries: each with the name of its group, as a sentence can end: "lengths that p divides".
         check: raises ``Verdict`` where an entry fails.
         weights: of the groups.
+        nothing_alone: groups that earn only where another one does: one rank alone, or no elements,
+            shows nothing of a program.
 
     Raises:
         Verdict: the first that failed, with the share of the groups that pass.
@@ -48,6 +53,8 @@ def check_shares(
     if passed:
         end = "" if first.sentence.endswith((".", "?")) else "."  # it may end in an error's message
         first.sentence += f"{end}{RIGHT_BESIDE}{_listed(passed)}."
+    if not any(part for name, part in right.items() if name not in nothing_alone):
+        earned = 0.0
     first.fraction = earned / sum(weights[name] for name in right)
     raise first
 

@@ -12,8 +12,8 @@ from ringside.commands.command import add, print_json
 
 EXAMPLES = """\
 examples:
-  ringside hint zero3_torch          the next hint for zero3_torch.py, after those you have had
-  ringside hint zero3_torch --again  those that you have had
+  ringside hint zero3_torch             the next hint, after those that you have had
+  ringside hint zero3_torch --again     those that you have had
 
 A hint costs no points. `ringside progress` shows how many you have had.
 """

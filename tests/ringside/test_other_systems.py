@@ -14,6 +14,7 @@ import pytest
 
 from ringside.checking import notebook
 from ringside.commands import cli
+from tests.requirements import lay_requirements
 from tests.ringside.course.test_update import AFTER, BEFORE, A, lay, there, update, write_mine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,7 @@ class Sum(Vectors):
     target = "ring:f"
 
 
-@Suite("ring").test(100, "values", Sum(3))
+@Suite("ring").test("sum", "values", Sum(3))
 def test_the_sum(case, run):
     pass
 """
@@ -50,6 +51,7 @@ def test_a_module_with_windows_line_ends_is_checked_and_handed_in(
     )
     (folder / "ring.py").write_bytes(mark + RING.replace("\n", "\r\n").encode())
     (folder / "checks" / "test_ring.py").write_bytes(TESTS.replace("\n", "\r\n").encode())
+    lay_requirements(folder / "checks", "ring", sum=100)
     assert notebook.differences(folder) == []
     assert cli.main(["check", "--folder", str(folder)]) == 0
     assert "ring: 100 of 100" in capfd.readouterr().out

@@ -84,7 +84,7 @@ class _Collector:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         try:
-            give_points(items)
+            give_points(items, all_of_them=True)
         except RequirementsError as error:
             raise pytest.UsageError(str(error)) from None
         for item in items:

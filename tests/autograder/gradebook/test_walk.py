@@ -303,7 +303,7 @@ def test_a_typed_solution_is_checked_in_the_real_kernel(
     solved: dict[str, str], class_: JupyterCourse
 ) -> None:
     assert "fit: 100 of 100 public points" in solved["fit"] and "FAIL" not in solved["fit"]
-    assert "FAIL  gpu of each rank" in solved["where"]
+    assert "  FAIL  " in solved["where"] and "gpu of each rank: " in solved["where"]
     assert (
         "IndexError" in solved["where"]
         and "try: ringside check where --test gpu_of_each_rank" in solved["where"]
@@ -312,7 +312,7 @@ def test_a_typed_solution_is_checked_in_the_real_kernel(
 
 
 def test_validate_names_what_fails_in_the_words_of_the_check_cell(validated: str) -> None:
-    assert "FAIL  gpu of each rank" in validated and "IndexError" in validated
+    assert "gpu of each rank: " in validated and "IndexError" in validated
     assert validated.count("not written yet") == 2  # ping, mend
     assert 'check("fit")' not in validated and "You did not provide a response" not in validated
 

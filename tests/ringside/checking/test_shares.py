@@ -41,6 +41,18 @@ def test_a_group_that_earns_a_part_counts_as_that_part() -> None:
     assert failed.value.sentence.startswith("slow. Right in this test: ")
 
 
+def test_what_one_rank_alone_is_right_in_earns_nothing_alone() -> None:
+    def check(p: int) -> None:
+        if p > 1:
+            raise Verdict("the sum is missing.")
+
+    entries, weights = [("one rank", 1), ("others", 3)], {"one rank": 1.0, "others": 1.0}
+    for nothing_alone, fraction in ([], 0.5), (["one rank"], 0.0):
+        with pytest.raises(Verdict) as failed:
+            check_shares(entries, check, weights, nothing_alone)
+        assert failed.value.fraction == fraction
+
+
 def test_cases_that_are_right_raise_nothing() -> None:
     check_shares(ENTRIES, lambda p: None, EQUAL)
 
