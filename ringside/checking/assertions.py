@@ -381,9 +381,13 @@ def assert_requests_complete(
 ) -> None:
     """Every send and receive that a rank started was waited for, or tested until it was done.
 
+    And no two of them had one buffer at once, where MPI leaves open what it holds.
+
     Args:
         kinds: other operations than sends and receives, such as ``Kind.COLLECTIVE``.
     """
+    if "shared" in result.notes:
+        raise case.fail(one_line(result.notes["shared"], 400))
     left_open = open_request(result, kinds)
     if left_open:
         raise case.fail(left_open)
