@@ -44,6 +44,7 @@ class Outcome:
     runs: list[RunCheck] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)  # name -> what was written, for a person
     guesses: dict[str, list[float | str | None]] = field(default_factory=dict)  # no part of it
+    hints: dict[str, int] = field(default_factory=dict)  # by module; no part of it either
     cells: dict[str, CellMark] | None = None  # the gradebook's, by part; None without one
     late_seconds: float = 0.0
     key: str = ""

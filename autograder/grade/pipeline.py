@@ -204,6 +204,7 @@ class GradingSession:
             runs=list(rebuilt.runs),
             texts=dict(rebuilt.texts),
             guesses=dict(rebuilt.guesses),
+            hints=dict(rebuilt.hints),
             request=rebuilt.request,
         )
 

@@ -32,6 +32,7 @@ from ringside.errors import RingsideError
 
 FILE = "requirements.toml"
 ALL_POINTS = 100.0  # of a module
+MOST_HINTS = 3
 WITHOUT_IT = (10, 50)  # what may be left without the point of the exercise
 
 
@@ -176,6 +177,8 @@ def _of_module(path: Path, module: str, table: Any) -> Requirements:
     low, high = WITHOUT_IT
     if not low <= found.without_it <= high:
         raise refuse(f"without_it is {found.without_it}; it lies between {low} and {high}.")
+    if (count := len(found.hints)) > MOST_HINTS:
+        raise refuse(f"it has {count} hints; at most {MOST_HINTS} are given.")
     if total != ALL_POINTS:
         raise refuse(f"the requirements are worth {total:g} points, not {ALL_POINTS:g}.")
     return found
