@@ -43,10 +43,14 @@ class RequirementsError(RingsideError):
 class Shown(Protocol):
     """A test's record, public or hidden."""
 
-    requirement: str
-    points: float
-    earned: float
-    message: str
+    @property
+    def requirement(self) -> str: ...
+    @property
+    def points(self) -> float: ...
+    @property
+    def earned(self) -> float: ...
+    @property
+    def message(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,16 @@ class Requirements:
 
     def _most(self, requirement: Requirement, tests: Sequence[Shown]) -> float:
         # Of a call that wasn't made nothing is known.
-        asked = [test for test in tests if test.requirement == requirement.name]
-        asked = [test for test in asked if not test.message.startswith("not run")]
-        if not (possible := sum(test.points for test in asked)):
-            return ALL_POINTS
+        run = [test for test in tests if not test.message.startswith("not run")]
+        earned, points = earned_by(requirement, run)
         limit = self.limit(requirement)
-        return limit + sum(test.earned for test in asked) / possible * (ALL_POINTS - limit)
+        return limit + earned / points * (ALL_POINTS - limit) if points else ALL_POINTS
+
+
+def earned_by(requirement: Requirement, tests: Sequence[Shown]) -> tuple[float, float]:
+    """What the tests of a requirement earned, and of how many points."""
+    mine = [test for test in tests if test.requirement == requirement.name]
+    return sum(test.earned for test in mine), sum(test.points for test in mine)
 
 
 def score(requirements: Requirements | None, tests: Sequence[Shown]) -> float:
