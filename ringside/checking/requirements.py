@@ -11,7 +11,7 @@
         ["waits", 15, "No rank depends on buffers.", 70],  # without it at most 70 of 100
         ...
     ]
-    hints = ["...", "..."]      # for who is stuck, one step after the other (`ringside hint ring`)
+    hints = ["...", "..."]      # at most three, for who is stuck (`ringside hint ring`)
 
 Tests name the requirement that they show, and share its points by their weights. So a requirement
 earns what the share of its cases earns, in public and in the hidden run alike. Ten kinds of
