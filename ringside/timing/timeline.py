@@ -49,6 +49,15 @@ class Timeline:
             return _SpansOfAll(self._stand_in, self._spans_of)
         return [self._spans_of(rank) for rank in range(self.world_size)]
 
+    def stretches(self, rank: int) -> list[Wait | Busy]:
+        """What a rank did for longer than an instant, in picoseconds."""
+        return self._engine.threads[self._stand_in[rank]].spans
+
+    def arrived_ps(self, message: int) -> int:
+        """When a message had arrived, by its number; -1: never."""
+        flight = self._engine.messages.get(message)
+        return flight.done if flight is not None else -1
+
     def _spans_of(self, rank: int) -> list[Span]:
         thread = self._engine.threads[self._stand_in[rank]]
         ops = self.trace.ops[self._stand_in[rank]]
