@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringside.errors import TargetError
@@ -32,11 +33,15 @@ class Kill:
 
     def __post_init__(self) -> None:
         if (self.rank < 0) == (self.node < 0) or (self.at_s is None) == (self.op is None):
-            raise TargetError(f"{self}: give a rank or a node, and at_s or op.")
+            raise TargetError(f"{self!r}: give a rank or a node, and at_s or op.")
         if self.op is not None and (self.op < 1 or self.node >= 0):
-            raise TargetError(f"{self}: op is 1 or more, of one rank.")
+            raise TargetError(f"{self!r}: op is 1 or more, of one rank.")
         if self.at_s is not None and not 0 <= self.at_s < 1e6:
-            raise TargetError(f"{self}: at_s must be in [0, 1e6) s.")
+            raise TargetError(f"{self!r}: at_s must be in [0, 1e6) s.")
+
+    def __str__(self) -> str:
+        who = f"node{self.node}" if self.node >= 0 else str(self.rank)
+        return f"{who}@{f'op{self.op}' if self.at_s is None else f'{self.at_s:g}s'}"
 
     @classmethod
     def parse(cls, text: str) -> Kill:
@@ -93,3 +98,14 @@ class Failures:
         self.collectives = collectives
         self.detect_s = detect_s
         self.seed = seed
+
+    @classmethod
+    def asked(cls, kills: Sequence[str] | None, lost: bool) -> Failures | None:
+        """What the options ``--kill`` and ``--lost`` ask for; None: nothing.
+
+        Raises:
+            TargetError: one of them can't be read.
+        """
+        if not kills:
+            return None
+        return cls(*map(Kill.parse, kills), in_flight="lost" if lost else "delivered")

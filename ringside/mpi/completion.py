@@ -32,7 +32,7 @@ class Active(Handle):
         try:
             return operation.finish(status)
         except MPIException:
-            self._operation = operation if operation.open() else None
+            self._operation = operation if operation.stays_open else None
             raise
 
     def _wait_idle(self, name: str) -> None:

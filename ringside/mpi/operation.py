@@ -30,6 +30,8 @@ class Operation:
 
     __slots__ = ("call", "completion", "link", "number")
 
+    stays_open = False  # though it ended with an error
+
     def __init__(self, link: Link, number: int, call: Call) -> None:
         self.link = link
         self.number = number
@@ -114,12 +116,19 @@ class GuardedSend(Operation):
 class Receive(Operation):
     """A receive."""
 
-    __slots__ = ("again", "target")
+    __slots__ = ("again", "stays_open", "target")
 
     def __init__(self, link: Link, number: int, call: Call, target: Destination) -> None:
         super().__init__(link, number, call)
         self.target = target
         self.again: Callable[[], int] | None = None  # of one from anybody: posts it once more
+        self.stays_open = False
+
+    def open(self) -> list[int]:
+        if self.stays_open and self.again is not None:
+            # Only now: while nobody waits for it, a death that isn't acknowledged doesn't end it.
+            self.number, self.stays_open = self.again(), False
+        return super().open()
 
     def describe(self, status: Status) -> None:
         completion = self.completion
@@ -136,8 +145,7 @@ class Receive(Operation):
         completion = self.completion
         assert completion is not None
         if completion.error == ERR_PROC_FAILED and self.again is not None:
-            # Whoever is alive may still send: the request stays open.
-            self.number, self.completion = self.again(), None
+            self.stays_open, self.completion = True, None  # whoever is alive may still send
             told = bytes(completion.payload or b"").decode()
             raise MPIException(ERR_PROC_FAILED_PENDING, told)
         if completion.error >= ERR_PROC_FAILED:

@@ -219,7 +219,7 @@ class Collectives:
 
     def _dying(self, gathering: Gathering) -> list[int]:
         """The members that have come, and die before it ends."""
-        requests = gathering.requests.values()
+        requests = gathering.requests.values() if self._deaths.foreseen else ()
         return [r.rank for r in requests if self._deaths.breaks(r.rank, r.op)]
 
     def _fault_of(self, ranks: list[int]) -> Fault | None:

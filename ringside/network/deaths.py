@@ -10,9 +10,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ringside.timing.ports import PS
 from ringside.units import format_time, ordinal
-
-PS = 10**12
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,14 @@ class Death:
     time_ps: int
     lost: frozenset[int] = frozenset()
     broken: frozenset[int] = frozenset()
+
+    @property
+    def told(self) -> str:
+        """It in words."""
+        return (
+            f"rank {self.rank} was killed at {format_time(self.time_ps / PS)}, in its "
+            f"{ordinal(self.op + 1)} operation"
+        )
 
 
 class Deaths:
@@ -52,6 +59,7 @@ class Deaths:
         seed: int = 0,
     ) -> None:
         self._by_rank = {death.rank: death for death in deaths}
+        self.foreseen = bool(deaths)
         self._detect_ps = detect_ps
         self._collectives = collectives
         self._seed = seed
@@ -90,11 +98,7 @@ class Deaths:
 
     def told(self, ranks: Sequence[int]) -> str:
         """The deaths of ranks, in words."""
-        return ", ".join(
-            f"rank {rank} was killed at {format_time(self._by_rank[rank].time_ps / PS)}, in its "
-            f"{ordinal(self._by_rank[rank].op + 1)} operation"
-            for rank in sorted(ranks)
-        )
+        return ", ".join(self._by_rank[rank].told for rank in sorted(ranks))
 
     def happened(self) -> list[Death]:
         """Those that have, by rank."""

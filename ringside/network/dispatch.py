@@ -59,7 +59,7 @@ class Dispatch:
     def handle(self, peer: Peer, frame: Frame) -> None:
         """Take one frame of a rank; what is raised is that rank's failure."""
         op, body = frame.op, frame.body
-        if peer.dead or (op != Op.SITE and self._faults.kills(peer)):
+        if self._faults.foreseen and (peer.dead or (op != Op.SITE and self._faults.kills(peer))):
             return
         if not peer.running:
             raise LimitError(peer.rank, "spoke to the network out of turn")

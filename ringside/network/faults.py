@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ringside.errors import LimitError, RankError
 from ringside.network import codec
 from ringside.network.collectives import Collectives
 from ringside.network.communicator import Communicator
@@ -61,14 +62,21 @@ class Faults:
         self._collectives = collectives
         self._alpha_ps = alpha_ps
         self.revoked: dict[int, Fault] = {}  # by communicator; known to others at ``known_ps``
+        self.foreseen = deaths.foreseen
         self._knows: set[tuple[int, int]] = set()  # communicator, rank: calls on it fail at once
 
     # -- dying -----------------------------------------------------------------------------------
 
     def kills(self, peer: Peer) -> bool:
-        """Let a rank die if its time has come."""
+        """Let a rank die if its time has come.
+
+        Raises:
+            LimitError: somebody could access its window afterwards.
+        """
         if not self._deaths.due(peer.rank, len(peer.ops)):
             return False
+        if any(comm.sizes for comm in self._collectives.comms.values()):
+            raise LimitError(peer.rank, "can't be killed while there are windows: use messages")
         death = self._deaths.happen(peer.rank)
         peer.ops.append(TraceOp(Kind.DEATH, detail=(death.time_ps,), site=peer.site))
         peer.dead = True
@@ -95,6 +103,17 @@ class Faults:
             return ""
         text = self._deaths.told(sorted(self._deaths.dead))
         return text[0].upper() + text[1:]
+
+    def with_cure(self, error: RankError) -> RankError:
+        """An error that ended a rank, with what to do if it is another one's death."""
+        told = next((d.told for d in self._deaths.happened() if d.told in error.message), "")
+        if not told:
+            return error
+        cure = (
+            "To go on without a dead rank, catch MPI.Exception, and let all survivors call "
+            "comm.Revoke() and comm.Shrink()."
+        )
+        return RankError(error.rank, error.type_name, error.message, error.frames, cure)
 
     # -- what survivors see ----------------------------------------------------------------------
 

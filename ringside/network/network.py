@@ -311,7 +311,7 @@ class Network:
         error = self.error
         failures = [peer.failure for peer in self.peers if peer.failure is not None]
         if failures and not isinstance(error, LimitError):
-            error = failures[0]
+            error = self._faults.with_cure(failures[0])
         if error is None and (sentence := self._collectives.own_groups()):
             error = RunError(sentence)  # no rank has noticed, and another library would have hung
         output = []

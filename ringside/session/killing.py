@@ -24,7 +24,7 @@ def ranks_of(kill: Kill, world_size: int, machine: Machine) -> list[int]:
         if kill.rank in (rank, -1) and kill.node in (machine.node(rank), -1)
     ]
     if not ranks:
-        raise TargetError(f"{kill}: there is no such rank among {world_size}.")
+        raise TargetError(f"kill {kill}: there is no such rank among {world_size}.")
     return ranks
 
 
@@ -40,13 +40,13 @@ def death_of(rank: int, kill: Kill, timeline: Timeline, failures: Failures) -> D
         before = [span for span in spans if span.op < op]
         time_ps = before[-1].end if before else 0
         if op > len(ops):
-            raise TargetError(f"{kill}: rank {rank} has {len(ops)} operations in this run.")
+            raise TargetError(f"kill {kill}: rank {rank} has {len(ops)} operations in this run.")
     else:
         time_ps = round((kill.at_s or 0.0) * PS)
         later = [span for span in spans if span.end > time_ps or span.end < 0]
         if not later:
             raise TargetError(
-                f"{kill}: rank {rank} had returned at {format_time(timeline.end_s[rank])}."
+                f"kill {kill}: rank {rank} had returned at {format_time(timeline.end_s[rank])}."
             )
         # What lies between two stretches takes no time, and is done before the later one.
         op = later[0].op

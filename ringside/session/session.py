@@ -360,9 +360,14 @@ class Session:
             return carry(last=last)
         deaths: list[Death] = []
         for kill in failures.kills:  # each on the clock of a run with those before it
-            timeline = carry(deaths=_deaths(deaths, failures, used)).timeline
+            before = carry(deaths=_deaths(deaths, failures, used))
             dying = ranks_of(kill, world_size, used)
-            deaths += [death_of(rank, kill, timeline, failures) for rank in dying]
+            try:
+                deaths += [death_of(rank, kill, before.timeline, failures) for rank in dying]
+            except TargetError:
+                if before.error is not None:  # it doesn't come so far by itself
+                    return before
+                raise
         return carry(deaths=_deaths(deaths, failures, used), last=last)
 
     def trace_torch(

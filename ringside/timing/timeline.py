@@ -42,6 +42,12 @@ class Timeline:
         self.unfinished = engine.unfinished()
         self._engine = engine
 
+    @property
+    def deaths_s(self) -> dict[int, float]:
+        """Rank -> when it was killed."""
+        ends = {rank: ops[-1] for rank, ops in enumerate(self.trace.ops) if ops}
+        return {rank: self.end_s[rank] for rank, op in ends.items() if op.kind == Kind.DEATH}
+
     @cached_property
     def spans(self) -> Sequence[list[Span]]:
         """Per rank, its time from 0 to its end without gaps."""
