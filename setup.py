@@ -35,7 +35,7 @@ HANDOUT = (
 START = HERE / "ringside" / "course" / "handout" / "start"
 LEFT = (
     *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
-    *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
+    *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json", "hints.json"),
     "[0-9][0-9]_*.py",  # texts of lectures, with what students' notebooks don't hold
     "decks",  # talks, which say what prompts ask
     "[0-9][0-9]_*.toml",  # facts of lectures, for the instructor's map

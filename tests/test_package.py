@@ -29,7 +29,9 @@ FILES = (
     *("LICENSE", "LICENSE-teaching", "constraints.txt"),
 )
 # What a checkout may hold beside what is committed.
-LEFT = shutil.ignore_patterns("__pycache__", ".ringside*", "run.json", "guesses.json", ".ipynb_*")
+LEFT = shutil.ignore_patterns(
+    "__pycache__", ".ringside*", "run.json", "guesses.json", "hints.json", ".ipynb_*"
+)
 
 DRAFT = "a15_draft"
 

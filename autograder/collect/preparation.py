@@ -7,7 +7,7 @@ from pathlib import Path
 from autograder import scratch
 from autograder.collect import cluster_run, predictions, requests
 from autograder.collect.own_folder import home, packages_in, what_counts
-from autograder.collect.quarantine import Rejected, extract_zip, inspect
+from autograder.collect.quarantine import Rejected, extract_zip, inspect, read_regular
 from autograder.collect.rebuild import (
     Rebuilt,
     modules_in_folder,
@@ -17,6 +17,7 @@ from autograder.collect.rebuild import (
 from autograder.collect.submissions import Submission
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from ringside.course.handin import hints_taken
 
 
 def prepare(assignment: Assignment, submission: Submission, course: Course) -> Rebuilt:
@@ -41,7 +42,19 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
         prompts = predictions.prompts_in(course.release(assignment.name) / assignment.notebook)
         rebuilt.guesses, fault = predictions.handed_in(where, prompts)
         rebuilt.notes += [fault] if fault else []
+    rebuilt.hints = _hints(assignment, where)
     return rebuilt
+
+
+def _hints(assignment: Assignment, folder: Path | None) -> dict[str, int]:
+    """How many hints of each module were taken, as the student's own file says."""
+    if folder is None:
+        return {}
+    try:
+        taken = hints_taken.parse(read_regular(folder / hints_taken.NAME, hints_taken.MOST_BYTES))
+    except Rejected:
+        return {}
+    return {each.name: taken[each.name] for each in assignment.modules if each.name in taken}
 
 
 def _own_folder(assignment: Assignment, notebook: Path) -> Path | None:

@@ -50,6 +50,7 @@ class Rebuilt:
     guesses: dict[str, list[float | str | None]] = field(
         default_factory=dict
     )  # key -> [guess, result]
+    hints: dict[str, int] = field(default_factory=dict)  # module -> taken
     runs: list[RunCheck] = field(default_factory=list)
     request: str = ""  # for a regrade
 

@@ -20,11 +20,13 @@ from autograder.collect.quarantine import Rejected, extract_zip
 from autograder.collect.submissions import Submission
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from ringside.course.handin import hints_taken
 from ringside.course.handin.handin import REQUEST
 
 __all__ = ["is_same_work", "put", "work"]
 
 _COPIED = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
+_NO_WORK = (REQUEST, hints_taken.NAME)
 _NBGRADERS = ("submission_secret.txt", "timestamp.txt")
 
 
@@ -59,7 +61,7 @@ def put(
 
 
 def is_same_work(plan: Assignment, submission: Submission, course: Course) -> bool:
-    """Whether a submission is what lies in the tree already, but for a request for a regrade."""
+    """Whether a submission is what lies in the tree already, but for what is no work."""
     folder = course.submitted(submission.student, plan.name)
     if not folder.is_dir() or submission.rejected:
         return False
@@ -73,8 +75,8 @@ def is_same_work(plan: Assignment, submission: Submission, course: Course) -> bo
 
 
 def work(folder: Path) -> dict[str, str]:
-    """A folder's files but for the request; an archive counts only where it is all there is."""
-    hashes = {name: content for name, content in _content(folder).items() if name != REQUEST}
+    """A folder's files but for the request and the hints; an archive only if it is all there is."""
+    hashes = {name: content for name, content in _content(folder).items() if name not in _NO_WORK}
     return {n: c for n, c in hashes.items() if not n.endswith(".zip")} or hashes
 
 

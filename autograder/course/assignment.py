@@ -70,7 +70,6 @@ from autograder.tables import NUMBER, TableError
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 CHECKS = "checks"  # the folder of cases and tests
-SUITE_POINTS = 100.0  # every module's tests add up to this
 _TOP: tables.Kinds = {
     "title": str, "handed_out": bool, "due": datetime.datetime, "unit": dict, "container": dict,
     "module": list, "run": list, "measured": list, "paragraph": list, "limits": dict,

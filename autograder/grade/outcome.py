@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from autograder.collect.cluster_run import RunCheck
-from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.course.decisions import Decision
 from autograder.grade.points import Account, CellMark, Kind, Part
 from autograder.grade.suite.result import ModuleResult, TestResult
+from ringside.checking.requirements import ALL_POINTS, earned_by
 from ringside.units import format_count
 
 Status = Literal["graded", "rejected", "grader_error"]
@@ -44,6 +45,7 @@ class Outcome:
     runs: list[RunCheck] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)  # name -> what was written, for a person
     guesses: dict[str, list[float | str | None]] = field(default_factory=dict)  # no part of it
+    hints: dict[str, int] = field(default_factory=dict)  # by module; no part of it either
     cells: dict[str, CellMark] | None = None  # the gradebook's, by part; None without one
     late_seconds: float = 0.0
     key: str = ""
@@ -86,7 +88,7 @@ class Outcome:
     def waived(self, plan: Assignment) -> list[str]:
         """A sentence for each test whose points went to all: `ring, test_pairs (4 of 100): why`."""
         return [
-            f"{module.name}, {test.name} ({test.points:g} of {SUITE_POINTS:g}): {test.waived}"
+            f"{module.name}, {test.name} ({test.points:g} of {ALL_POINTS:g}): {test.waived}"
             for module in plan.modules
             for test in self.tests(module.name)
             if test.waived
@@ -112,9 +114,7 @@ class Outcome:
                 "name": each.name,
                 "says": each.says,
                 "points": each.points,
-                "earned": round(
-                    sum(t.earned for t in self.tests(module) if t.requirement == each.name), 4
-                ),
+                "earned": round(earned_by(each, self.tests(module))[0], 4),
                 "is_the_point": each.name == asked.the_point,
                 "limit": asked.limit(each),
             }
@@ -123,11 +123,11 @@ class Outcome:
 
     def percent(self, module: str) -> float:
         """What the suite gave a module, of 100."""
-        return clamp(self.results[module].score, SUITE_POINTS) if module in self.results else 0.0
+        return clamp(self.results[module].score, ALL_POINTS) if module in self.results else 0.0
 
     def points(self, module: ModuleSpec) -> float:
         """What a module earns in the assignment, of its weight."""
-        return round(module.weight * self.percent(module.name) / SUITE_POINTS, 4)
+        return round(module.weight * self.percent(module.name) / ALL_POINTS, 4)
 
     def score(self, assignment: Assignment) -> float:
         """What is given so far: modules, extra ones too, run, and texts that a person has read."""
@@ -219,7 +219,7 @@ class Outcome:
             "modules": {
                 module.name: {
                     "score": self.percent(module.name),
-                    "max_score": SUITE_POINTS,
+                    "max_score": ALL_POINTS,
                     "requirements": self._requirements(module.name),
                     "tests": [_public(test) for test in self.tests(module.name)],
                 }

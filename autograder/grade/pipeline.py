@@ -21,7 +21,7 @@ from autograder.collect.rebuild import Rebuilt
 from autograder.collect.submissions import PathError, Submission
 from autograder.collect.zip_archive import OURS
 from autograder.course import limits
-from autograder.course.assignment import SUITE_POINTS, Assignment
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import cache, fault_causes, waived
 from autograder.grade.outcome import Outcome
@@ -29,6 +29,7 @@ from autograder.grade.suite import nursery as suite_nursery
 from autograder.grade.suite.result import InvalidResult, ModuleResult
 from autograder.imports import imported
 from autograder.sandbox.sandbox import best_tier
+from ringside.checking.requirements import ALL_POINTS
 
 Sources = Mapping[str, str]  # module -> its text
 Grader = Callable[[str, Sources, str], ModuleResult]  # (assignment, sources, module)
@@ -204,6 +205,7 @@ class GradingSession:
             runs=list(rebuilt.runs),
             texts=dict(rebuilt.texts),
             guesses=dict(rebuilt.guesses),
+            hints=dict(rebuilt.hints),
             request=rebuilt.request,
         )
 
@@ -243,9 +245,9 @@ class GradingSession:
 def _wrong_sum(result: ModuleResult) -> str:
     """What to say of a suite whose tests aren't worth 100 points; every mark would be wrong."""
     total = round(sum(test.points for test in result.tests), 6)
-    if total == SUITE_POINTS:
+    if total == ALL_POINTS:
         return ""
-    return f"its tests are worth {total:g} points, not {SUITE_POINTS:g}: `autograder build` tells."
+    return f"its tests are worth {total:g} points, not {ALL_POINTS:g}: `autograder build` tells."
 
 
 def _compare_jobs(outcomes: Sequence[Outcome]) -> None:

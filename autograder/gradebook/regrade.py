@@ -25,12 +25,13 @@ from rich.table import Table
 from rich.text import Text
 
 from autograder.course import nbgrader_steps
-from autograder.course.assignment import SUITE_POINTS, Assignment
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
 from autograder.gradebook.nbgrader import grading_record
 from autograder.gradebook.nbgrader.grading_record import GradedPart, GradeRecord
 from autograder.terminal import printable
+from ringside.checking.requirements import ALL_POINTS
 from ringside.units import format_count
 
 __all__ = ["PointsChange", "Differences", "compare", "show", "write"]
@@ -93,7 +94,7 @@ def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[
     for name in dict.fromkeys([*after.parts, *before.parts]):
         old, new = (record.parts.get(name, GradedPart(0.0)) for record in (before, after))
         if abs(old.points - new.points) > _SAME:
-            reasons = _reasons(old, new, weights.get(name, SUITE_POINTS) / SUITE_POINTS)
+            reasons = _reasons(old, new, weights.get(name, ALL_POINTS) / ALL_POINTS)
             if before.status != after.status or before.message != after.message:
                 reasons.insert(0, f"{after.status}: {after.message}".removesuffix(": "))
             if before.submission != after.submission:

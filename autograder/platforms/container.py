@@ -26,7 +26,7 @@ from types import FrameType
 from autograder.collect.submissions import Submission
 from autograder.course import assignment as plans
 from autograder.course import limits
-from autograder.course.assignment import SUITE_POINTS, Assignment
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome
@@ -35,6 +35,7 @@ from autograder.platforms.contents import LIMITS, limits_text
 from autograder.platforms.reality_points import KIND
 from autograder.platforms.settings import Settings
 from autograder.sandbox.sandbox import Tier, best_tier
+from ringside.checking.requirements import ALL_POINTS
 from ringside.errors import RingsideError
 from ringside.files import write_atomically
 
@@ -185,7 +186,7 @@ def _without_reality(result: ModuleResult, reality: Mapping[str, float]) -> None
                 "of the maximum."
             )
         elif test.name == "module_is_there":
-            test.points = SUITE_POINTS - reality.get(result.module, 0.0)
+            test.points = ALL_POINTS - reality.get(result.module, 0.0)
 
 
 def tell(sentences: Sequence[str]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from autograder.course.assignment import SUITE_POINTS, Assignment
+from autograder.course.assignment import Assignment
+from ringside.checking.requirements import ALL_POINTS
 
 __all__ = ["FILE", "Settings"]
 
@@ -36,7 +37,7 @@ class Settings:
     def points_of_real_ranks(self, plan: Assignment) -> float:
         """How many of the assignment's points are for tests on real ranks, extra modules aside."""
         shares = (self.reality.get(m.name, 0.0) * m.weight for m in plan.modules if not m.extra)
-        return round(sum(shares) / SUITE_POINTS, 4)
+        return round(sum(shares) / ALL_POINTS, 4)
 
     def write(self, kit: Path) -> None:
         (kit / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")

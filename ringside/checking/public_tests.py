@@ -20,7 +20,7 @@ from ringside.checking import notebook, saved_progress
 from ringside.checking.cases import CHECKS
 from ringside.checking.pytest_process import follow, sentence
 from ringside.checking.reasons import by_reason, reason
-from ringside.checking.requirements import Requirement, Requirements, held_back, score
+from ringside.checking.requirements import Requirement, Requirements, earned_by, held_back, score
 from ringside.checking.shares import RIGHT_BESIDE
 from ringside.errors import RingsideError
 from ringside.files import write_atomically
@@ -325,7 +325,7 @@ def _lacking(module: ModuleReport) -> list[TestRecord]:
 
 
 def _of_requirement(asked: Requirement, tests: Sequence[TestRecord], weighs: str) -> list[str]:
-    earned, points = (sum(getattr(test, name) for test in tests) for name in ("earned", "points"))
+    earned, points = earned_by(asked, tests)
     run = [test for test in tests if not test.skipped]
     full = all(test.is_full for test in run)
     mark = ("ok  " if full else "part" if earned else "FAIL") if run else "skip"

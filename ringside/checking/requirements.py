@@ -11,7 +11,7 @@
         ["waits", 15, "No rank depends on buffers.", 70],  # without it at most 70 of 100
         ...
     ]
-    hints = ["...", "..."]      # for who is stuck, one step after the other (`ringside hint ring`)
+    hints = ["...", "..."]      # at most three, for who is stuck (`ringside hint ring`)
 
 Tests name the requirement that they show, and share its points by their weights. So a requirement
 earns what the share of its cases earns, in public and in the hidden run alike. Ten kinds of
@@ -32,6 +32,7 @@ from ringside.errors import RingsideError
 
 FILE = "requirements.toml"
 ALL_POINTS = 100.0  # of a module
+MOST_HINTS = 3
 WITHOUT_IT = (10, 50)  # what may be left without the point of the exercise
 
 
@@ -42,10 +43,14 @@ class RequirementsError(RingsideError):
 class Shown(Protocol):
     """A test's record, public or hidden."""
 
-    requirement: str
-    points: float
-    earned: float
-    message: str
+    @property
+    def requirement(self) -> str: ...
+    @property
+    def points(self) -> float: ...
+    @property
+    def earned(self) -> float: ...
+    @property
+    def message(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -102,12 +107,16 @@ class Requirements:
 
     def _most(self, requirement: Requirement, tests: Sequence[Shown]) -> float:
         # Of a call that wasn't made nothing is known.
-        asked = [test for test in tests if test.requirement == requirement.name]
-        asked = [test for test in asked if not test.message.startswith("not run")]
-        if not (possible := sum(test.points for test in asked)):
-            return ALL_POINTS
+        run = [test for test in tests if not test.message.startswith("not run")]
+        earned, points = earned_by(requirement, run)
         limit = self.limit(requirement)
-        return limit + sum(test.earned for test in asked) / possible * (ALL_POINTS - limit)
+        return limit + earned / points * (ALL_POINTS - limit) if points else ALL_POINTS
+
+
+def earned_by(requirement: Requirement, tests: Sequence[Shown]) -> tuple[float, float]:
+    """What the tests of a requirement earned, and of how many points."""
+    mine = [test for test in tests if test.requirement == requirement.name]
+    return sum(test.earned for test in mine), sum(test.points for test in mine)
 
 
 def score(requirements: Requirements | None, tests: Sequence[Shown]) -> float:
@@ -176,6 +185,8 @@ def _of_module(path: Path, module: str, table: Any) -> Requirements:
     low, high = WITHOUT_IT
     if not low <= found.without_it <= high:
         raise refuse(f"without_it is {found.without_it}; it lies between {low} and {high}.")
+    if (count := len(found.hints)) > MOST_HINTS:
+        raise refuse(f"it has {count} hints; at most {MOST_HINTS} are given.")
     if total != ALL_POINTS:
         raise refuse(f"the requirements are worth {total:g} points, not {ALL_POINTS:g}.")
     return found

@@ -2,7 +2,7 @@
 
     a03_allreduce/.ringside/standing.json
         {"modules": {"ring": {"earned": 95, "points": 100, "best": 100, "checked": "2026-11-..."}},
-         "handed_in": "2026-11-...", "way": "exchange", "hints": {"ring": 1}}
+         "handed_in": "2026-11-...", "way": "exchange"}
 
 It is the student's own view: nothing is graded by it. Where it can't be written or read, it is
 as if nothing had been checked.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ringside.files import write_atomically
 
-__all__ = ["Standing", "add_hand_in", "add_hint", "add_points", "read"]
+__all__ = ["Standing", "add_hand_in", "add_points", "read"]
 
 FILE = ".ringside/standing.json"
 
@@ -40,7 +40,6 @@ class Standing:
     modules: Mapping[str, Points] = field(default_factory=dict)
     handed_in: str = ""  # when the last time, as ISO 8601
     way: str = ""  # "exchange", or "zip": packed, and to be uploaded by hand
-    hints: Mapping[str, int] = field(default_factory=dict)  # shown so far, by module
 
 
 def read(folder: Path) -> Standing:
@@ -48,8 +47,7 @@ def read(folder: Path) -> Standing:
     try:
         content = json.loads((folder / FILE).read_text(encoding="utf-8"))
         modules = {str(name): Points(**entry) for name, entry in content["modules"].items()}
-        hints = {str(name): int(count) for name, count in content.get("hints", {}).items()}
-        return Standing(modules, str(content["handed_in"]), str(content["way"]), hints)
+        return Standing(modules, str(content["handed_in"]), str(content["way"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Standing()
 
@@ -68,12 +66,6 @@ def add_points(folder: Path, earned: Mapping[str, tuple[float, float]]) -> None:
 def add_hand_in(folder: Path, way: str) -> None:
     """Keep that the assignment was handed in now, by the exchange or as a zip."""
     _write(folder, replace(read(folder), handed_in=_now(), way=way))
-
-
-def add_hint(folder: Path, module: str, count: int) -> None:
-    """Keep how many hints of a module were shown."""
-    before = read(folder)
-    _write(folder, replace(before, hints={**before.hints, module: count}))
 
 
 def _now() -> str:

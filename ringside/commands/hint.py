@@ -15,7 +15,8 @@ examples:
   ringside hint zero3_torch             the next hint, after those that you have had
   ringside hint zero3_torch --again     those that you have had
 
-A hint costs no points. `ringside progress` shows how many you have had.
+A hint costs no points. `ringside progress` shows how many you have had; hints.json keeps the count
+and is handed in.
 """
 
 
@@ -31,7 +32,8 @@ def add_parser(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
-    from ringside.checking import public_tests, requirements, saved_progress
+    from ringside.checking import public_tests, requirements
+    from ringside.course.handin import hints_taken
 
     module = asked.module.removesuffix(".py")
     path = public_tests.find(asked.folder) / requirements.FILE
@@ -41,10 +43,10 @@ def run(asked: argparse.Namespace) -> int:
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(modules)}."
         raise public_tests.CheckError(f"no module {module!r} here; {meant}")
     hints = modules[module].hints
-    had = saved_progress.read(asked.folder).hints.get(module, 0)
+    had = hints_taken.read(asked.folder).get(module, 0)
     shown = min(had if asked.again else had + 1, len(hints))
     if shown > had:
-        saved_progress.add_hint(asked.folder, module, shown)
+        hints_taken.add(asked.folder, module, shown)
     if asked.json:
         print_json({"module": module, "hints": hints[:shown], "of": len(hints)})
         return 0

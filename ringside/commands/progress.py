@@ -56,8 +56,9 @@ def run(asked: argparse.Namespace) -> int:
 def _row(folder: Path) -> dict[str, Any]:
     """What is known of one assignment."""
     from ringside.checking import notebook, saved_progress
+    from ringside.course.handin import hints_taken
 
-    record = saved_progress.read(folder)
+    record, hints = saved_progress.read(folder), hints_taken.read(folder)
     modules: dict[str, Any] = {}
     for path in notebook.notebooks(folder):
         for cell in notebook.module_cells(path):
@@ -69,7 +70,7 @@ def _row(folder: Path) -> dict[str, Any]:
             modules[file.stem] = {
                 "written": written,
                 **(asdict(points) if points and written else {}),
-                "hints": record.hints.get(file.stem, 0),
+                "hints": hints.get(file.stem, 0),
             }
     handed_in = {"at": record.handed_in, "way": record.way} if record.handed_in else None
     return {"assignment": folder.name, "modules": modules, "handed_in": handed_in}

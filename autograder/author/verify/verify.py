@@ -28,11 +28,12 @@ from dataclasses import dataclass, field
 from autograder.author.verify import public_tests as public
 from autograder.course import assignment as plans
 from autograder.course import edits
-from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
+from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
 from autograder.grade.suite.plugin import VALUES_ONLY
 from autograder.grade.suite.result import ModuleResult, TestResult
+from ringside.checking.requirements import ALL_POINTS
 
 SECRET = "verify"
 NO_WARNING = 90.0  # an honest mistake with all public points earns that much
@@ -176,8 +177,8 @@ def _expected(
     subject: Subject, tests: list[TestResult], failed: list[str], score: float, whole: bool
 ) -> tuple[bool, str]:
     possible = round(sum(test.points for test in tests), 6)
-    if subject.kind != "wrong" and possible != SUITE_POINTS:
-        return False, f"the suite's points add up to {possible:g}, not {SUITE_POINTS:g}"
+    if subject.kind != "wrong" and possible != ALL_POINTS:
+        return False, f"the suite's points add up to {possible:g}, not {ALL_POINTS:g}"
     if subject.kind in ("reference", "right"):
         first = next((test.message for test in tests if test.name in failed), "")
         return not failed, f"fails {failed[0]}: {first}" if failed else ""
@@ -185,7 +186,7 @@ def _expected(
         silent = [test.name for test in tests if not test.message.strip()]
         return score == 0 and not silent, f"earned {score:g}" if score else " ".join(silent)
     if subject.fails in failed:
-        low, high = (subject.earns if whole else None) or (0.0, SUITE_POINTS)
+        low, high = (subject.earns if whole else None) or (0.0, ALL_POINTS)
         sentence = f"earns {score:g} points, not {low:g} to {high:g}"
         return (True, "") if low <= score <= high else (False, sentence)
     if subject.fails in {test.name for test in tests}:

@@ -12,9 +12,8 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from autograder.course.assignment import SUITE_POINTS
 from ringside.checking import requirements
-from ringside.checking.requirements import Requirements
+from ringside.checking.requirements import ALL_POINTS, Requirements
 
 __all__ = ["InvalidResult", "ModuleResult", "TestResult"]
 
@@ -72,7 +71,7 @@ class ModuleResult:
         sentence = (
             f"{module}.py is not there: write the cell that begins with %%module {module}.py."
         )
-        return cls(module, [TestResult("module_is_there", "values", SUITE_POINTS, 0.0, sentence)])
+        return cls(module, [TestResult("module_is_there", "values", ALL_POINTS, 0.0, sentence)])
 
     @classmethod
     def from_json(cls, content: object) -> ModuleResult:
@@ -104,7 +103,7 @@ class ModuleResult:
         for test in self.tests:
             if not (
                 isinstance(test.name, str)
-                and _is_number(test.points, SUITE_POINTS)
+                and _is_number(test.points, ALL_POINTS)
                 and _is_number(test.earned, test.points)
             ):
                 raise InvalidResult(f"{self.module}: {str(test)[:200]}")
@@ -112,7 +111,7 @@ class ModuleResult:
     @property
     def score(self) -> float:
         """What its tests earned, of 100."""
-        return min(requirements.score(self.requirements, self.tests), SUITE_POINTS)
+        return min(requirements.score(self.requirements, self.tests), ALL_POINTS)
 
 
 def _known(kind: type[ModuleResult | TestResult], content: object) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from autograder import notebooks, svg
 from autograder.collect.rebuild import plain_text
-from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec, ParagraphSpec
+from autograder.course.assignment import Assignment, ModuleSpec, ParagraphSpec
 from autograder.grade.outcome import Outcome, clamp
 from autograder.grade.points import Account, Part
 from ringside import kit
 from ringside.checking import cut
 from ringside.checking.reasons import by_reason, reason
-from ringside.checking.requirements import held_back
+from ringside.checking.requirements import ALL_POINTS, earned_by, held_back
 from ringside.units import format_count
 
 if TYPE_CHECKING:
@@ -70,15 +70,9 @@ class RequirementRow:
 
     says: str
     weighs: str  # that it counts for more than its points; empty: it doesn't
+    earned: float
+    points: float
     tests: tuple[TestRow, ...]
-
-    @property
-    def points(self) -> float:
-        return sum(test.points for test in self.tests)
-
-    @property
-    def earned(self) -> float:
-        return sum(test.earned for test in self.tests)
 
     @property
     def state(self) -> str:
@@ -227,8 +221,8 @@ def test_rows(outcome: Outcome, module: ModuleSpec) -> tuple[TestRow, ...]:
         TestRow(
             name=sentence(shown(test.name, 200, 1)),
             kind=shown(test.kind, 40),
-            points=clamp(test.points, SUITE_POINTS),
-            earned=clamp(test.earned, clamp(test.points, SUITE_POINTS)),
+            points=clamp(test.points, ALL_POINTS),
+            earned=clamp(test.earned, clamp(test.points, ALL_POINTS)),
             message=shown(test.message),
             detail=shown(test.detail),
             reproduce=shown(test.reproduce, 500, 4),
@@ -248,12 +242,13 @@ def requirement_rows(outcome: Outcome, module: ModuleSpec) -> tuple[RequirementR
         RequirementRow(
             shown(each.says, 400, 4),
             asked.weighs(each) if asked else "",
+            *earned_by(each, tests),
             tuple(test for test in tests if test.requirement == each.name),
         )
         for each in (asked.each if asked else ())
     ]
     others = [test for test in tests if not any(test in row.tests for row in rows)]
-    rows += [RequirementRow(test.name, "", (test,)) for test in others]
+    rows += [RequirementRow(test.name, "", test.earned, test.points, (test,)) for test in others]
     return tuple(row for row in rows if row.tests)
 
 
@@ -402,8 +397,8 @@ def _measured_row(record: dict[str, Any]) -> MeasuredRow:
         state=("full" if share == 1 else "part" if share else "none") if done else "",
         mark=f"{share:.0%}" if done else shown(record["status"], 40, 1),
         message=shown(record["message"], 600, 6),
-        points=clamp(record["points"], clamp(record["max_points"], SUITE_POINTS)),
-        max_points=clamp(record["max_points"], SUITE_POINTS),
+        points=clamp(record["points"], clamp(record["max_points"], ALL_POINTS)),
+        max_points=clamp(record["max_points"], ALL_POINTS),
     )
 
 

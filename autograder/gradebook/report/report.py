@@ -230,11 +230,11 @@ def _spread_table(summary: Summary) -> Table:
     )
     table.add_column("")
     table.add_column("0 to 100 %", no_wrap=True)
-    for name in ("median", "middle half", "full", "none", "not begun"):
+    for name in ("median", "middle half", "full", "none", "not begun", "hints taken"):
         table.add_column(name, justify="right")
     rows = [*summary.modules]
     if summary.spread:
-        table.add_row("all", *_spread_cells(summary.spread), "", "", "", style="bold")
+        table.add_row("all", *_spread_cells(summary.spread), "", "", "", "", style="bold")
     for row in rows:
         table.add_row(row.module.name, *_module_cells(row))
     return table
@@ -248,7 +248,7 @@ def _spread_cells(spread: Spread) -> tuple[str, str, str]:
 
 def _module_cells(row: ModuleSpread) -> tuple[str, ...]:
     cells = _spread_cells(row.spread) if row.spread else ("", "", "")
-    return (*cells, str(row.full), str(row.none), str(row.untouched))
+    return (*cells, str(row.full), str(row.none), str(row.untouched), row.hints_taken)
 
 
 def _sentence(text: str) -> Text:

@@ -96,6 +96,13 @@ class ModuleSpread:
     full: int
     none: int
     untouched: int
+    hints: int  # taken, as the students' own files say; a team is one
+    took_hints: int  # how many took one
+
+    @property
+    def hints_taken(self) -> str:
+        """How many, by how many; empty where no hand-in tells of one."""
+        return f"{self.hints} by {self.took_hints}" if self.hints else ""
 
 
 @dataclass(frozen=True)
@@ -219,12 +226,15 @@ def spread(percents: Sequence[float]) -> Spread:
 def _module(module: ModuleSpec, graded: Sequence[Outcome]) -> ModuleSpread:
     begun = [outcome for outcome in graded if _begun(module.name, outcome)]
     percents = [outcome.percent(module.name) for outcome in begun]
+    hints = {each.author: each.hints[module.name] for each in graded if module.name in each.hints}
     return ModuleSpread(
         module=module,
         spread=spread(percents) if percents else None,
         full=sum(percent >= 100 - 1e-9 for percent in percents),
         none=sum(percent <= 0 for percent in percents),
         untouched=len(graded) - len(begun),
+        hints=sum(hints.values()),
+        took_hints=len(hints),
     )
 
 

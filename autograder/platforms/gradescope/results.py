@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from autograder import file_names
-from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
 from autograder.gradebook.marks import Mark
 from autograder.gradebook.report import feedback
 from ringside import kit
+from ringside.checking.requirements import ALL_POINTS
 from ringside.files import write_atomically
 
 SMALLEST = 1e-3  # of a point; what is less is rounding
@@ -131,7 +132,7 @@ def _row(
 def _test(
     module: ModuleSpec, row: feedback.TestRow, number: str, visibility: str
 ) -> dict[str, Any]:
-    share = module.weight / SUITE_POINTS
+    share = module.weight / ALL_POINTS
     output = "\n".join(filter(None, [row.message, row.detail, row.reproduce]))
     test: dict[str, Any] = {
         "name": f"{module.name}: {row.name}",

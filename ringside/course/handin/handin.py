@@ -19,6 +19,7 @@ from typing import Any
 
 from ringside.checking import notebook
 from ringside.checking.public_tests import TIMELINES
+from ringside.course.handin import hints_taken
 from ringside.course.handin import notebook_points as worth
 from ringside.course.predictions import kept
 from ringside.course.predictions.prompt import GuessError
@@ -28,7 +29,13 @@ from ringside.files import keep, write_atomically
 
 REQUEST = "regrade.txt"  # what a student wants to be looked at again, and why
 MOST_REQUEST_BYTES = 4_000  # of UTF-8; a page
-BESIDE = ("run.json", "run.trace.gz", kept.NAME, REQUEST)  # beside the notebook and its modules
+BESIDE = (
+    "run.json",
+    "run.trace.gz",
+    kept.NAME,
+    hints_taken.NAME,
+    REQUEST,
+)  # beside the notebook and its modules
 MOST_BYTES = 64 << 20  # as submission_mib of the grader's limits.toml
 
 

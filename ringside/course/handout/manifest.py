@@ -41,7 +41,8 @@ NAME = ".ringside/handout.json"
 _NOT_HANDED_OUT = (
     *("__pycache__", "*.pyc", "build", "*.egg-info", "before-update-*", MARKER),
     *(".git", ".venv", ".ringside*", ".*_cache", ".ipynb_checkpoints", ".DS_Store", ".*.sw?"),
-    *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json", "nbgrader_config.py"),
+    *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json", "hints.json"),
+    "nbgrader_config.py",
     *KEPT,
 )
 _DIGITS = 16

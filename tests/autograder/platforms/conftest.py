@@ -10,7 +10,8 @@ import pytest
 from autograder.course import assignment as plans
 from autograder.course import edits
 from autograder.course.course import Course
-from autograder.platforms import contents
+from autograder.grade.suite.result import ModuleResult
+from autograder.platforms import contents, reality_points
 from autograder.platforms.gradescope import autograder_zip
 from autograder.platforms.prairielearn import question as prairielearn
 
@@ -123,11 +124,20 @@ def question(tmp_path_factory: pytest.TempPathFactory, a03_course: Course) -> Pa
 
 
 @pytest.fixture(scope="session")
-def graded_here(mixed: Path) -> dict[str, dict[str, float]]:
-    """Module -> test -> points of 100, as `autograder grade` gives them here."""
+def points_without_real_ranks(a03_course: Course) -> float:
+    """What can be earned where no real ranks can be started."""
+    plan = plans.load(NAME, a03_course)
+    left_out = reality_points.of_assignment(plan, a03_course)
+    weights = {module.name: module.weight for module in plan.modules if not module.extra}
+    return plan.machine_points - sum(left_out[name] * of / 100 for name, of in weights.items())
+
+
+@pytest.fixture(scope="session")
+def graded_here(mixed: Path) -> list[ModuleResult]:
+    """What `autograder grade` gives here."""
     from autograder.grade.grading import grade_module, sources_in
 
     sources = sources_in(plans.load(NAME), mixed)
     results = [grade_module(NAME, sources, module, secret=SECRET) for module in MODULES]
     assert all(result.error is None for result in results)
-    return {result.module: {t.name: t.earned for t in result.tests} for result in results}
+    return results

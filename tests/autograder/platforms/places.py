@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autograder.grade.suite.result import ModuleResult
 from autograder.gradebook.report.feedback import sentence
+from ringside.checking import requirements
 from tests.autograder.platforms import box
 from tests.autograder.platforms.box import Ended
 
@@ -109,7 +111,7 @@ def _results(path: Path) -> dict[str, Any] | None:
 
 def points_as_here(
     rows: Mapping[str, Mapping[str, Any]],
-    graded_here: Mapping[str, Mapping[str, float]],
+    graded_here: Sequence[ModuleResult],
     score: str,
     most: str,
 ) -> float:
@@ -117,7 +119,7 @@ def points_as_here(
 
     Args:
         rows: what a platform shows of each test, by its name there.
-        graded_here: module -> test -> points of 100.
+        graded_here: what `autograder grade` gives here.
         score, most: what the platform calls the points, and the maximum of a test.
 
     Returns:
@@ -125,13 +127,14 @@ def points_as_here(
     """
     weight = {"star": 10, "sharded_server": 15, "cost": 10}
     earned = 0.0
-    for module, tests in graded_here.items():
-        for name, points in tests.items():
-            row = rows[f"{module}: {sentence(name)}"]
-            if name == "test_real_mpi":
-                assert (row[score], row[most]) == (0, 0)
+    for result in graded_here:
+        share = weight[result.module] / 100
+        simulated = [test for test in result.tests if test.name != "test_real_mpi"]
+        for test in result.tests:
+            row = rows[f"{result.module}: {sentence(test.name)}"]
+            if test in simulated:
+                assert row[score] == pytest.approx(test.earned * share, abs=1e-3), row
             else:
-                share = weight[module] / 100
-                assert row[score] == pytest.approx(points * share, abs=1e-3), row
-                earned += points * share
+                assert (row[score], row[most]) == (0, 0)
+        earned += requirements.score(result.requirements, simulated) * share
     return earned

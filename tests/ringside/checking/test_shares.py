@@ -121,6 +121,7 @@ points = [["sum", 60, "It sums."], ["own", 40, "It sends."]]
         ('= "own"', '= "won"', "the_point is 'won', which is none of sum, own"),
         ('"sum"', '"own"', "own stands there twice"),
         ("without_it = 30", "", "it has the_point, without_it and points"),
+        ("30\n", "30\nhints = ['a', 'b', 'c', 'd']\n", "it has 4 hints; at most 3 are given"),
         ("[ring]", "[ring", "can't be read"),
         (
             'sums."',

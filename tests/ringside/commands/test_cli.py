@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.checking import notebook, saved_progress
+from ringside.checking import notebook
 from ringside.commands import check, cli, handin
+from ringside.course.handin import hints_taken
 from ringside.jobs.launch import launch
 from ringside.ranks import nursery
 from ringside.timing.replay import replay
@@ -1144,7 +1145,7 @@ def test_hints_come_one_after_the_other_and_are_counted(folder: Path, ringside: 
     assert ringside("hint ring --again")[1].startswith(both)
     assert ringside("hint ring")[1].startswith(f"{both}These are all.")
     assert json.loads(ringside("progress --json")[1])["assignments"][0]["modules"] == {}
-    assert saved_progress.read(folder).hints == {"ring": 2}
+    assert hints_taken.read(folder) == {"ring": 2}
     assert ringside("hint star")[1] == "star has no hints.\n"
     status, _, errors = ringside("hint rnig")
     assert status == 2 and "no module 'rnig' here; did you mean ring?" in errors

@@ -1,7 +1,8 @@
-"""Predictions are handed in beside the run; nothing depends on them."""
+"""Predictions and the count of hints are handed in beside the run; nothing depends on them."""
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import nbformat
 import pytest
 
 from ringside import guess
+from ringside.course.handin import hints_taken
 from ringside.course.handin.handin import hand_in
 from ringside.course.predictions import ask
 
@@ -31,6 +33,12 @@ def test_predictions_are_packed(folder: Path) -> None:
     with zipfile.ZipFile(receipt.where) as packed:
         assert set(packed.namelist()) == {"a00.ipynb", "one.py", "guesses.json"}
     assert not any("predict" in notice for notice in receipt.notices)
+
+
+def test_the_count_of_hints_is_packed(folder: Path) -> None:
+    hints_taken.add(folder, "one", 1)
+    with zipfile.ZipFile(hand_in(folder, force_zip=True).where) as packed:
+        assert json.loads(packed.read("hints.json")) == {"one": 1}
 
 
 def test_without_predictions_one_line_says_so(folder: Path) -> None:
