@@ -23,6 +23,7 @@ class Death:
         time_ps: on the virtual clock.
         lost: those of its sends that never arrive, by index among its operations.
         broken: those of its collectives that had not come to an end.
+        call: what it would have done next, with its line; empty: return.
     """
 
     rank: int
@@ -30,13 +31,14 @@ class Death:
     time_ps: int
     lost: frozenset[int] = frozenset()
     broken: frozenset[int] = frozenset()
+    call: str = ""
 
     @property
     def told(self) -> str:
         """It in words."""
         return (
             f"rank {self.rank} was killed at {format_time(self.time_ps / PS)}, in its "
-            f"{ordinal(self.op + 1)} operation"
+            f"{ordinal(self.op + 1)} operation{self.call and f' ({self.call})'}"
         )
 
 

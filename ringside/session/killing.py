@@ -8,7 +8,7 @@ from ringside.network.deaths import Death
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS
 from ringside.timing.timeline import Timeline
-from ringside.trace import Kind
+from ringside.trace import UNDESCRIBED, Kind
 from ringside.units import format_time
 
 
@@ -59,4 +59,6 @@ def death_of(rank: int, kill: Kill, timeline: Timeline, failures: Failures) -> D
         if posted.kind == Kind.COLLECTIVE and waits.get(posted.request, len(ops)) >= op:
             broken.add(index)
     lost = lost if failures.in_flight == "lost" else set()
-    return Death(rank, op, time_ps, frozenset(lost), frozenset(broken))
+    site = timeline.trace.site_of(ops[op]) if op < len(ops) else UNDESCRIBED
+    call = "" if site is UNDESCRIBED else f"{site.call} at {site.where}"
+    return Death(rank, op, time_ps, frozenset(lost), frozenset(broken), call)

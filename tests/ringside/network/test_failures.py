@@ -302,7 +302,9 @@ def test_without_an_agreement_some_take_a_step_that_others_do_not(session: Sessi
 def test_without_a_revocation_others_wait_for_ranks_that_are_alive(session: Session) -> None:
     result = train(session, "ring", 6, Failures(Kill(2, op=17)), revoke=False)
     assert isinstance(result.error, DeadlockError)
-    assert result.error.cure.startswith("Rank 2 was killed at 5.04 µs, in its 17th operation.")
+    assert result.error.cure.startswith(
+        "Rank 2 was killed at 5.04 µs, in its 17th operation (Sendrecv(dest=3, source=1) at "
+    )
     assert "which is in Agree by now. Let whoever meets a failure call comm.Revoke()" in (
         result.error.cure
     )
@@ -347,7 +349,9 @@ def test_a_replay_of_a_trace_with_deaths_has_the_same_times(
 def test_what_was_sent_before_a_death_arrives_and_then_an_error(session: Session) -> None:
     result = session.call("programs:from_the_dead", 3, failures=Failures(Kill(1, op=4)))
     failed, text, got = result.raise_for_error().values[0]
-    assert failed and text.endswith("rank 1 was killed at 1.03 µs, in its 4th operation")
+    assert failed and text.endswith(
+        "in its 4th operation (Recv(source=2, tag=ANY_TAG) at programs.py:94)"
+    )
     assert got == [0.0, 1.0, 2.0, 3.0]
     assert result.timeline.end_s[0] == pytest.approx(1.03e-6 + 1e-3, rel=1e-3)
 
@@ -384,7 +388,9 @@ def test_an_error_that_nobody_catches_says_what_to_do(session: Session) -> None:
         "programs:ring", 4, (np.ones(8),), failures=Failures(Kill(2, op=7), detect_s=1e-6)
     )
     assert isinstance(result.error, RankError)
-    assert result.error.message.endswith("rank 2 was killed at 2.03 µs, in its 7th operation")
+    assert result.error.message.startswith(
+        "A process has failed: rank 2 was killed at 2.03 µs, in its 7th operation (Sendrecv("
+    )
     assert result.error.hint.endswith("call comm.Revoke() and comm.Shrink().")
 
 
@@ -462,3 +468,47 @@ def test_windows_of_the_dead_are_refused(session: Session) -> None:
 def test_errors_have_the_same_numbers_on_the_wire() -> None:
     assert constants.ERR_PROC_FAILED == wire.PROC_FAILED
     assert constants.ERR_REVOKED == wire.REVOKED
+
+
+# -- hostile ranks -------------------------------------------------------------------------------
+
+HOSTILE = """
+import numpy as np
+from mpi4py import MPI
+from ringside.network.link import current
+from ringside.network.wire import Frame, Op
+
+def post(comm, about, number):
+    if comm.rank == 0:
+        link = current()
+        link._post(Frame(Op.FAILURES, about, 0, comm._id if number else 77, extra=number))
+        link._answer()
+    comm.Barrier()
+
+def bits(comm, x):
+    flags = np.array([comm.Agree(int(x[0]) if rank == comm.rank else -1) for rank in range(4)])
+    return float(flags.sum())
+
+def revokes(comm):
+    comm.Revoke()
+    return comm.Shrink().size
+"""
+
+
+@pytest.mark.parametrize(("about", "number"), [(9, 1), (255, 1), (0, 0)])
+def test_what_no_front_end_asks_ends_the_run(tmp_path: Path, about: int, number: int) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    with Session(tmp_path) as hostile:
+        result = hostile.call("hostile:post", 2, (about, number), timeout_s=20)
+    assert isinstance(result.error, LimitError)
+
+
+def test_an_agreement_counts_as_a_collective_of_the_library(tmp_path: Path) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    with Session(tmp_path) as hostile:
+        result = hostile.call("hostile:bits", 4, [(np.array([float(r)]),) for r in range(4)])
+        assert result.raise_for_error().values == 4 * [6.0]
+        assert [record.name for record in result.collectives] == 4 * ["agree"]
+        revoked = hostile.call("hostile:revokes", 3)
+        assert revoked.raise_for_error().values == [3, 3, 3]
+        assert revoked.comm_calls == 3 * ["shrink"]
