@@ -17,6 +17,7 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
+from ringside.failures import Failures, Kill
 from ringside.kit import VERSION
 from ringside.session.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
@@ -30,7 +31,9 @@ __version__ = VERSION
 __all__ = [
     "DeadlineError",
     "DeadlockError",
+    "Failures",
     "GuessError",
+    "Kill",
     "LimitError",
     "Machine",
     "MachineError",

@@ -9,8 +9,8 @@ and every other line is one operation, ranks in order::
 
     [rank, kind, peer, tag, nbytes, comm, request, message, detail, site]
 
-kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective, 7 pass, 8 access; a blocking
-         call is two of them
+kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective, 7 pass, 8 access, 9 fault,
+         10 death; a blocking call is two of them
 peer     world rank of the other side; -1: none
 nbytes   counted payload of a message or collective, or of what an access brings to its target
 comm     the communicator's path: "world", "world/2.1" is colour 1 of the 2nd collective on "world"
@@ -23,6 +23,10 @@ detail   compute [flops, nbytes, picoseconds or -1, phase] and, where operators 
          communicator, and below 0, per members, where a group of them is made; pass [phase,
          number, how many factors], announced by a supplied layer, in no time; access [bytes that
          it brings back, -1: none], to a window of the peer, which takes no part in it
+
+Of a run in which ranks were killed: a fault is a request that ended with an error, [picoseconds
+before which it can't, MPI's class of the error]; so may a collective, whose detail has a sixth
+entry then, those picoseconds. A death is a killed rank's last operation, [picoseconds].
 """
 
 from __future__ import annotations
@@ -59,6 +63,8 @@ class Kind(IntEnum):
     QUERY = 6  # a call that observes time, until the live network has answered it; never in a file
     PASS = 7  # a supplied layer says what it computes next, and is told the factors of it
     ACCESS = 8  # memory of another rank is written (Put), read (Get), or both
+    FAULT = 9  # a request that ended with an error, since a rank had died
+    DEATH = 10  # the rank was killed
 
 
 _IN_FILES = frozenset(Kind) - {Kind.QUERY}

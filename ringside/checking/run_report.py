@@ -18,6 +18,7 @@ from ringside.checking.inputs import short
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.network.recording import CollectiveRecord
 from ringside.session.session import Result
+from ringside.timing.ports import PS
 from ringside.units import format_bytes, format_count, format_time
 
 _MOST_UNRECEIVED = 4  # kinds of messages that are told
@@ -71,6 +72,10 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "collective_kinds": [dataclasses.asdict(kind) for kind in _collectives(result)],
         "output": result.output,
         "unreceived": result.unreceived,
+        "deaths": [
+            {"rank": death.rank, "operation": death.op + 1, "time_s": death.time_ps / PS}
+            for death in result.deaths
+        ],
         "unfinished": open_requests(result) if result.error is None else [],
         "notes": list(result.notes.values()),
     }
@@ -102,6 +107,7 @@ def text(
     if any(result.sent_messages()) or result.collectives:
         lines += _table(result)
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
+    lines += [death.told for death in result.deaths]
     if result.collectives:
         lines.append(f"library collectives{_as_ring(result)}:")
         lines += [f"  {kind.told(result.world_size)}" for kind in _collectives(result)]

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from ringside.checking import module_file
 from ringside.checking.assertions import notes
 from ringside.errors import RankError
+from ringside.failures import Failures
 from ringside.session.session import Result, Session
 
 
@@ -37,6 +38,8 @@ _PARSER.add_argument("world_size", metavar="WORLD_SIZE", type=int)
 _PARSER.add_argument("--machine", default="textbook")
 _PARSER.add_argument("--seed", type=int)
 _PARSER.add_argument("--timeout", type=float, default=60.0)
+_PARSER.add_argument("--kill", action="append")
+_PARSER.add_argument("--lost", action="store_true")
 _PARSER.add_argument("--no-timeline", action="store_true")
 
 
@@ -50,10 +53,14 @@ def run_cell(line: str, cell: str) -> Result | None:
     except ValueError as error:
         print(f"%%ranks: {error}")
         print("usage: %%ranks WORLD_SIZE [--machine NAME] [--seed N] [--timeout S] [--no-timeline]")
+        print("       [--kill WHO@WHEN] [--lost]")
         return None
     folder = Path.cwd().resolve()
     with _script(folder, cell) as name, Session(folder, machine=args.machine) as session:
-        result = session.call(name, args.world_size, [], seed=args.seed, timeout_s=args.timeout)
+        result = session.call(
+            name, args.world_size, [], seed=args.seed, timeout_s=args.timeout,
+            failures=Failures.asked(args.kill, args.lost),
+        )  # fmt: skip
     for rank, printed in enumerate(result.output):
         for text in printed.splitlines():
             print(f"[{rank}] {text}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.commands.command import add, print_json
 from ringside.errors import TargetError
+from ringside.failures import Failures
 from ringside.progress import waiting
 from ringside.units import format_count
 
@@ -21,6 +22,7 @@ examples:
   ringside run ring.py:all_reduce --ranks 8
   ringside run ring.py:all_reduce --ranks 5 --machine zaratan -- --n 11 --dtype float32
   ringside run ring.py:all_reduce --ranks 5 --members 3,0,4     comm is a part of the world
+  ringside run elastic.py:train --ranks 4 --kill 2@1.2ms   rank 2 dies on the way
   ringside run hello.py --ranks 4 -- any words     as `mpiexec -n 4 python hello.py any words`
   ringside run -m package.train --ranks 4          as `mpiexec -n 4 python -m package.train`
 
@@ -49,6 +51,14 @@ def add_parser(commands: Any) -> None:
         help="textbook, laptop, zaratan, a TOML file, or numbers such as alpha_s=1e-3,ports=peer",
     )
     parser.add_argument("--seed", type=int, help="permute latencies and wildcard choices")
+    parser.add_argument(
+        "--kill", action="append", metavar="WHO@WHEN",
+        help="let a rank die: 2@1.2ms, 2@op17 (in its 17th operation), node1@2ms; may come again, "
+        "in the order of the deaths",
+    )  # fmt: skip
+    parser.add_argument(
+        "--lost", action="store_true", help="what a killed rank has on its way never arrives"
+    )
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
@@ -106,6 +116,7 @@ def run(asked: argparse.Namespace) -> int:
         args = arguments(case)
     name = f"{target.file}:{target.function}" if target.function else target.file
     what = f"{name} on {format_count(asked.ranks, 'rank')}"
+    failures = Failures.asked(asked.kill, asked.lost)
     machine = Machine.load(asked.machine)
     if asked.debug is not None:
         _can_debug(asked.debug, asked.ranks)
@@ -125,6 +136,7 @@ def run(asked: argparse.Namespace) -> int:
             seed=asked.seed,
             timeout_s=asked.timeout if asked.debug is None else None,
             factors=None if case is None else case.factors,
+            failures=failures,
         )
     values, wrong = "right", ""
     if case is None:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class Drawable(Protocol):
     """The attributes of `ringside.timing.timeline.Timeline` that every timeline has.
 
-    Two more are read where they exist: ``unfinished``, the ranks that never returned (with
-    ``trace`` and ``end_s``), and ``time_label``, the words at the time axis.
+    Three more are read where they exist: ``unfinished``, the ranks that never returned (with
+    ``trace`` and ``end_s``), ``deaths_s``, when ranks were killed, and ``time_label``, the words at
+    the time axis.
     """
 
     world_size: int

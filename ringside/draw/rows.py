@@ -92,6 +92,7 @@ def rank_rows(
     words_on_bars: list[str] = []
     pixel_s = layout.until_s / max(1.0, layout.right - layout.left)
     blocked = blocked_calls(timeline)
+    deaths_s: dict[int, float] = getattr(timeline, "deaths_s", {})
     ranks = list(layout.rows)
     spans = [timeline.spans[rank] for rank in ranks]
     rows, narrow_s = cutting.cut_all(spans, pixel_s, most=MOST_BLOCKS)
@@ -126,6 +127,8 @@ def rank_rows(
         tooltips = [cutting.hover_text(block, traffic, unit) for block in row]
         yield '<g class="rs-time">'
         yield from _bars(row, layout, tooltips, words_on_bars)
+        if rank in deaths_s:
+            yield from _death(rank, deaths_s[rank], layout)
         if rank in blocked:
             yield from _blocked_bar(rank, *blocked[rank], layout)
         yield "</g>"
@@ -134,6 +137,20 @@ def rank_rows(
     yield from ('<g class="rs-time">', *above, "</g>")
     if words_on_bars:
         yield '<g class="rs-time rs-words rs-quiet">' + "".join(words_on_bars) + "</g>"
+
+
+def _death(rank: int, time_s: float, layout: Layout) -> Iterable[str]:
+    """A cross where a rank was killed, and a broken line from there on."""
+    x, middle = layout.x(time_s), layout.y(rank) + layout.bar / 2
+    arm = min(layout.bar / 2, 6.0)
+    yield (
+        f'<path class="rs-ink-line" d="M{num(x - arm)} {num(middle - arm)}l{num(2 * arm)} '
+        f"{num(2 * arm)}m0 {num(-2 * arm)}l{num(-2 * arm)} {num(2 * arm)}M{num(x + arm)} "
+        f'{num(middle)}" stroke="{LIGHT.ink}" stroke-width="2" fill="none"/>'
+        f'<path class="rs-ink-line" d="M{num(x + arm + 2)} {num(middle)}H{num(layout.right)}" '
+        f'stroke="{LIGHT.ink}" stroke-dasharray="2 4" fill="none">'
+        f"<title>rank {rank} was killed at {format_time(time_s)}</title></path>"
+    )
 
 
 def _blocked_bar(rank: int, since_s: float, call: str, layout: Layout) -> Iterable[str]:

@@ -32,6 +32,7 @@ from ringside.mpi.rare.attributes import Attributed
 from ringside.mpi.rare.persistent import PersistentCollectives
 from ringside.mpi.rare.settings import Settings
 from ringside.mpi.rare.typed_blocks import TypedCollectives
+from ringside.mpi.rare.ulfm import FaultTolerance
 from ringside.mpi.unsupported import expect
 from ringside.network.link import Call, CommInfo, Link
 
@@ -46,6 +47,7 @@ class Comm(
     PersistentCollectives,  # Bcast_init
     Attributed,  # Set_attr
     Settings,  # Set_info
+    FaultTolerance,  # Shrink
 ):
     """A communicator: siblings that know only what `Membership` holds, listed here."""
 

@@ -26,6 +26,15 @@ class Active(Handle):
         """Forget the completed operation."""
         self._operation = None
 
+    def _finish(self, operation: Operation, status: Status | None) -> Any:
+        """Deliver what a completed operation gives; it stays ours if it is still open."""
+        self._release()
+        try:
+            return operation.finish(status)
+        except MPIException:
+            self._operation = operation if operation.stays_open else None
+            raise
+
     def _wait_idle(self, name: str) -> None:
         """Come where a call waits, and no operation is in flight."""
 
@@ -141,9 +150,8 @@ def finish_all(
     filled = [Status() for _ in requests]
     failures: list[MPIException] = []
     for index, operation in done:
-        requests[index]._release()
         try:
-            objects[index] = operation.finish(filled[index])
+            objects[index] = requests[index]._finish(operation, filled[index])
         except MPIException as error:
             filled[index].error = int(error)
             failures.append(error)
@@ -161,8 +169,7 @@ def finish_any(
             status.fill(ANY_SOURCE, ANY_TAG, 0)
         return UNDEFINED, None
     index, operation = done[0]
-    requests[index]._release()
-    return index, operation.finish(status)
+    return index, requests[index]._finish(operation, status)
 
 
 def finish_some(

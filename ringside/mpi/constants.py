@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ringside.network.wire import FIRST_INTERNAL_TAG
+from ringside.network.wire import (
+    FIRST_INTERNAL_TAG,
+    PROC_FAILED,
+    PROC_FAILED_PENDING,
+    REVOKED,
+)
 
 ANY_SOURCE: Final = -101
 ANY_TAG: Final = -102
@@ -97,6 +102,9 @@ ERR_REQUEST: Final = 19
 ERR_KEYVAL: Final = 48
 ERR_INFO_NOKEY: Final = 31
 ERR_LASTCODE: Final = (1 << 30) - 1
+ERR_PROC_FAILED: Final = PROC_FAILED
+ERR_PROC_FAILED_PENDING: Final = PROC_FAILED_PENDING
+ERR_REVOKED: Final = REVOKED
 
 # Classes of errors in parts of MPI that aren't offered; programs compare codes with them.
 _OTHER_ERRORS = [
@@ -133,6 +141,9 @@ ERROR_STRINGS: Final[dict[int, str]] = {
     ERR_REQUEST: "Invalid MPI_Request",
     ERR_KEYVAL: "Invalid keyval",
     ERR_INFO_NOKEY: "No such key in the info",
+    ERR_PROC_FAILED: "A process has failed",
+    ERR_PROC_FAILED_PENDING: "A process has failed, and the request stays open",
+    ERR_REVOKED: "The communicator was revoked",
 } | {
     code: name.removeprefix("ERR_").replace("_", " ").capitalize()
     for name, code in OTHER_ERRORS.items()

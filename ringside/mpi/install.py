@@ -12,6 +12,7 @@ from typing import Any
 import ringside.network.link
 from ringside.mpi.comm import Intracomm
 from ringside.mpi.environment import COMM_WORLD, attach
+from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.namespace import build
 from ringside.network.link import CommInfo
 
@@ -106,7 +107,9 @@ def install() -> None:
     sys.modules["mpi4py"] = _installed[0]
     sys.modules["mpi4py.MPI"] = _installed[0].MPI
     if ringside.network.link.inside_rank():
-        attach(ringside.network.link.current())
+        link = ringside.network.link.current()
+        link.failed = MPIException
+        attach(link)
 
 
 def communicator(info: CommInfo) -> Intracomm:

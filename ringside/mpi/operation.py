@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ringside.mpi.buffers import Region
-from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from ringside.mpi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    ERR_PROC_FAILED,
+    ERR_PROC_FAILED_PENDING,
+    PROC_NULL,
+)
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.exception import changed_while_sent
 from ringside.mpi.payload import Destination, check_untouched
@@ -23,6 +29,8 @@ class Operation:
     """Something posted; sends without a buffer to guard need no more than this."""
 
     __slots__ = ("call", "completion", "link", "number")
+
+    stays_open = False  # though it ended with an error
 
     def __init__(self, link: Link, number: int, call: Call) -> None:
         self.link = link
@@ -57,7 +65,16 @@ class Operation:
 
     def deliver(self) -> Any:
         """Put the result where it belongs."""
-        return None
+        self.check_end()
+
+    def check_end(self) -> None:
+        """Refuse the result of an operation that a failure has ended.
+
+        Raises:
+            MPI.Exception: ERR_PROC_FAILED, ERR_REVOKED
+        """
+        if self.completion is not None:
+            self.link.checked(self.completion)
 
 
 class NoOperation(Operation):
@@ -92,17 +109,26 @@ class GuardedSend(Operation):
 
     def deliver(self) -> Any:
         self.link.in_flight.sends.pop(self.number, None)
+        self.check_end()
         self.check()
 
 
 class Receive(Operation):
     """A receive."""
 
-    __slots__ = ("target",)
+    __slots__ = ("again", "stays_open", "target")
 
     def __init__(self, link: Link, number: int, call: Call, target: Destination) -> None:
         super().__init__(link, number, call)
         self.target = target
+        self.again: Callable[[], int] | None = None  # of one from anybody: posts it once more
+        self.stays_open = False
+
+    def open(self) -> list[int]:
+        if self.stays_open and self.again is not None:
+            # Only now: while nobody waits for it, a death that isn't acknowledged doesn't end it.
+            self.number, self.stays_open = self.again(), False
+        return super().open()
 
     def describe(self, status: Status) -> None:
         completion = self.completion
@@ -116,8 +142,16 @@ class Receive(Operation):
         return value
 
     def deliver(self) -> Any:
-        assert self.completion is not None
-        return self.target.take(self.completion, self.call)
+        completion = self.completion
+        assert completion is not None
+        if completion.error == ERR_PROC_FAILED and self.again is not None:
+            self.stays_open, self.completion = True, None  # whoever is alive may still send
+            told = bytes(completion.payload or b"").decode()
+            raise MPIException(ERR_PROC_FAILED_PENDING, told)
+        if completion.error >= ERR_PROC_FAILED:
+            self.target.give_up()
+        self.check_end()
+        return self.target.take(completion, self.call)
 
 
 class CollectiveOperation(Operation):
@@ -148,6 +182,9 @@ class CollectiveOperation(Operation):
 
     def deliver(self) -> Any:
         assert self.completion is not None
+        if self.completion.error >= ERR_PROC_FAILED and self.awaited is not None:
+            self.link.has_come(self.awaited)
+        self.check_end()
         if [region.checksum() for region in self.sent] != self.checksum:
             raise changed_while_sent(self.told())
         if self.awaited is not None:

@@ -85,6 +85,9 @@ class Destination:
     def await_data(self, link: Link, call: Call) -> None:
         """Make the place unusable until the message is there, and know it when it is used."""
 
+    def give_up(self) -> None:
+        """No message comes: whoever is given the place next may use it."""
+
     def take(self, completion: Completion, call: Call) -> Any:
         """Deliver a message; returns the object of a lower-case call.
 
@@ -115,6 +118,10 @@ class IntoRegion(Destination):
         self.before = bytes(self.region.read())
         self.link, self.awaited = link, link.awaited(call, self.region.address)
         self.region.poison(self.awaited.number)
+
+    def give_up(self) -> None:
+        if self.awaited is not None:
+            self.link.has_come(self.awaited)
 
     def _put(self, completion: Completion) -> Any:
         if self.awaited is not None:

@@ -113,8 +113,7 @@ class Request(Active):
         if numbers:
             for completion in operation.link.wait(numbers, "all", call=call):
                 operation.take(completion)
-        self._release()
-        return operation.finish(status)
+        return self._finish(operation, status)
 
     def _test(self, call: Call, status: Status | None) -> tuple[bool, Any | None]:
         if self._operation is not None and not is_complete(self._operation, call):

@@ -33,7 +33,7 @@ def send(
     number = link.isend(
         comm._id, dest, tag, data, mode, kind=kind, claimed=claimed, borrowed=True, call=site
     )
-    link.wait((number,), "all", call=site)
+    link.checked(link.wait((number,), "all", call=site)[0])
 
 
 def receive(comm: Membership, name: str, target: MakeTarget, where: Any, source: int, tag: int,
@@ -46,7 +46,8 @@ def receive(comm: Membership, name: str, target: MakeTarget, where: Any, source:
     link = comm._link
     site = link.site(call)
     number = link.irecv(comm._id, source, tag, into.capacity, kind=into.kind, call=site)
-    return received(into, link.wait((number,), "all", call=site)[0], call, status)
+    done = link.checked(link.wait((number,), "all", call=site)[0])
+    return received(into, done, call, status)
 
 
 def exchange(
@@ -88,7 +89,7 @@ def exchange(
         numbers.append(link.irecv(
             comm._id, source, recvtag, into.capacity, kind=into.kind, call=site
         ))  # fmt: skip
-    completions = link.wait(numbers, "all", call=site)
+    completions = list(map(link.checked, link.wait(numbers, "all", call=site)))
     if into is None:
         return nobody(status)
     return received(into, completions[-1], receiving, status)
@@ -151,7 +152,12 @@ def post_receive(
     into = target(where)
     number = comm._link.irecv(comm._id, source, tag, into.capacity, kind=into.kind, call=call)
     into.await_data(comm._link, call)
-    return Receive(comm._link, number, call, into)
+    operation = Receive(comm._link, number, call, into)
+    if source == -1:
+        operation.again = lambda: comm._link.irecv(
+            comm._id, source, tag, into.capacity, kind=into.kind, call=call
+        )
+    return operation
 
 
 def together(comm: Membership, *parts: Operation) -> Request:

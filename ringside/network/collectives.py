@@ -1,28 +1,39 @@
 """Collectives, and the communicators on which they take place.
 
 join        a member comes; its contribution is kept in the gathering of its call
+broken      of a collective without a result, since a member is dead: who waits in it
 _conclude   the last member has come: reduce, record, hand out
 new_comm    some collectives make communicators: Dup, Split, Create
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ringside.errors import LimitError
 from ringside.network import codec
 from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
-from ringside.network.gathering import MAKES_COMM, TIMED_AS, BadSpec, Gathering, group_of
+from ringside.network.deaths import Deaths
+from ringside.network.gathering import (
+    AMONG_SURVIVORS,
+    MAKES_COMM,
+    TIMED_AS,
+    BadSpec,
+    Gathering,
+    group_of,
+)
 from ringside.network.matching import Pending
 from ringside.network.mismatches import Notes, unlike
 from ringside.network.peers import Peer
 from ringside.network.recording import CollectiveRecord
-from ringside.network.requests import Requests
-from ringside.network.wire import Frame
+from ringside.network.requests import Fault, Requests
+from ringside.network.wire import PROC_FAILED, Frame
 from ringside.timing.rounds import num_messages
 from ringside.trace import Kind
 from ringside.trace import Op as TraceOp
@@ -45,7 +56,9 @@ class Collectives:
         ledger: Ledger,
         notes: Notes,
         first_comm: int,
+        deaths: Deaths,
     ) -> None:
+        self._deaths = deaths
         self._peers = peers
         self._requests = requests
         self._ledger, self._limits = ledger, ledger.limits
@@ -97,6 +110,9 @@ class Collectives:
                 named = self._groups.setdefault(spec[2], {})
                 first = named.setdefault(members, request)
                 named[members] = min(first, request, key=lambda item: item.rank)
+        elif name in AMONG_SURVIVORS:  # who comes from a broken collective has counted others
+            key = name, comm.sequence.get((me, name), 0)
+            comm.sequence[me, name] = key[1] + 1
         else:
             key = comm.sequence.get(me, 0)
             comm.sequence[me] = key + 1
@@ -114,7 +130,10 @@ class Collectives:
         gathering.begins[me] = bool(frame.flags & 1)
         if gathering.complete:
             del comm.gatherings[key]
-            self._conclude(peer, comm, members, gathering)
+            if name in AMONG_SURVIVORS:
+                self._conclude_among_survivors(comm, gathering)
+            else:
+                self._conclude(peer, comm, members, gathering)
 
     def _conclude(
         self, peer: Peer, comm: Communicator, members: tuple[int, ...], gathering: Gathering
@@ -148,8 +167,14 @@ class Collectives:
         # Members that get the same object share one encoding, whose bytes are held once.
         encoded: dict[int, bytes] = {}
         held: dict[int, list[int]] = {}
+        fault = self._fault_of(self._dying(gathering))
         for member, value in enumerate(values):
             request = gathering.requests[member]
+            op = self._peers[request.rank].ops[request.op]._replace(nbytes=max(sizes))
+            if fault and not self._deaths.spares(comm.path, gathering.sequence, member):
+                self._requests.learn(request, op._replace(detail=(*detail, fault.known_ps)))
+                self._requests.end_with(request, fault)
+                continue
             data = encoded.get(id(value))
             if data is None:
                 data = encoded[id(value)] = codec.encode(value)
@@ -158,12 +183,90 @@ class Collectives:
             request.payload, request.held = data, held[id(value)]
             request.held[0] += 1
             request.gathering = None
-            op = self._peers[request.rank].ops[request.op]
-            self._requests.learn(request, op._replace(nbytes=max(sizes), detail=detail))
+            self._requests.learn(request, op._replace(detail=detail))
         self._ledger.release(gathering.held_bytes)
         # Only now: before the first member goes on, the trace holds the operation of every one.
         for member in range(len(members)):
             self._requests.is_ready(gathering.requests[member])
+
+    # -- with dead members -----------------------------------------------------------------------
+
+    def broken(self, comm: Communicator) -> Iterator[tuple[Pending, list[int]]]:
+        """Who waits in a collective that a dead rank has left or won't come to, and for whom.
+
+        An agreement that only dead ranks miss comes to its end here.
+        """
+        dead = self._deaths.dead
+        for key, gathering in list(comm.gatherings.items()):
+            missing = gathering.missing()
+            gone = [rank for rank in gathering.members if rank in dead]
+            lost = [r for r in gone if r in missing or r in self._dying(gathering)]
+            if not lost:
+                continue
+            if gathering.name not in AMONG_SURVIVORS:
+                yield from ((request, lost) for request in self.given_up(gathering))
+            elif all(rank in dead for rank in missing):
+                del comm.gatherings[key]
+                self._conclude_among_survivors(comm, gathering)
+
+    def given_up(self, gathering: Gathering) -> list[Pending]:
+        """A collective gets no result; the requests that still wait for it."""
+        gathering.failed = True
+        self._ledger.release(gathering.held_bytes)
+        gathering.held_bytes = 0
+        gathering.specs = dict.fromkeys(gathering.specs, ())
+        return [request for request in gathering.requests.values() if not request.ready]
+
+    def _dying(self, gathering: Gathering) -> list[int]:
+        """The members that have come, and die before it ends."""
+        requests = gathering.requests.values() if self._deaths.foreseen else ()
+        return [r.rank for r in requests if self._deaths.breaks(r.rank, r.op)]
+
+    def _fault_of(self, ranks: list[int]) -> Fault | None:
+        if not ranks:
+            return None
+        return Fault(PROC_FAILED, self._deaths.told(ranks), self._deaths.known_ps(ranks))
+
+    def _conclude_among_survivors(self, comm: Communicator, gathering: Gathering) -> None:
+        """All that are alive have come to Agree or Shrink: they all get the same."""
+        name, dying = gathering.name, self._dying(gathering)
+        requests = [gathering.requests[member] for member in sorted(gathering.requests)]
+        alive = [request for request in requests if request.rank not in dying]
+        ranks = tuple(request.rank for request in alive)
+        if not ranks:
+            return
+        gone = [rank for rank in comm.members if rank not in ranks]
+        sizes: tuple[int, ...] = (8,)
+        fault = None
+        if name == "agree":
+            flags = [spec[0] for spec in gathering.specs.values()]
+            values: list[Any] = [functools.reduce(operator.and_, flags)] * len(alive)
+            acked = [self._deaths.acked.get((comm.number, rank), frozenset()) for rank in ranks]
+            fault = self._fault_of([r for r in gone if not all(r in known for known in acked)])
+            self.records.append(CollectiveRecord(name, comm.path, ranks, 8, shown="Agree"))
+        else:
+            sizes *= len(ranks)
+            self.comm_calls += [name] * len(ranks)
+            new = self.new_comm(f"{comm.path}/{name}{gathering.sequence}", ranks)
+            values = [("comm", new.number, ranks, member) for member in range(len(ranks))]
+        self._ledger.record(ranks[0], num_messages(TIMED_AS[name], len(ranks)) + len(sizes))
+        # With a count of its own, as a group's making has, kept apart from that of the other.
+        sequence = -2 - 2 * gathering.sequence - (name == "agree")
+        detail: tuple[Any, ...] = (TIMED_AS[name], sequence, 0, ranks, sizes)
+        if gone:
+            detail = (*detail, self._deaths.known_ps(gone))
+        for request, value in zip(alive, values, strict=True):
+            op = self._peers[request.rank].ops[request.op]
+            self._requests.learn(request, op._replace(nbytes=8, detail=detail))
+            request.gathering = None
+            if fault:
+                self._requests.end_with(request, fault)
+                continue
+            request.payload = codec.encode(value)
+            self._ledger.hold(request.rank, len(request.payload))
+        self._ledger.release(gathering.held_bytes)
+        for request in alive:
+            self._requests.is_ready(request)
 
     def _communicators(
         self, comm: Communicator, members: tuple[int, ...], gathering: Gathering
@@ -233,5 +336,7 @@ class Collectives:
 
     def open_gatherings(self) -> list[Gathering]:
         """Collectives that some members haven't come to; of very many, the first."""
-        gatherings = (g for comm in self.comms.values() for g in comm.gatherings.values())
+        gatherings = (
+            g for comm in self.comms.values() for g in comm.gatherings.values() if not g.failed
+        )
         return list(itertools.islice(gatherings, MOST_LOOKED_AT))

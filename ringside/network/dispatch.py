@@ -10,6 +10,7 @@ from ringside.network import codec, failure
 from ringside.network.bounds import Ledger
 from ringside.network.collectives import Collectives
 from ringside.network.communicator import Communicator
+from ringside.network.faults import Faults
 from ringside.network.messages import Messages
 from ringside.network.passes import Passes
 from ringside.network.peers import READ_BYTES, Peer
@@ -26,6 +27,7 @@ from ringside.units import format_bytes
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
 _ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
 _EXCHANGE = int(Op.EXCHANGE)
+_MESSAGES = frozenset({_ISEND, _IRECV, _EXCHANGE})
 _NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
 
 
@@ -41,6 +43,7 @@ class Dispatch:
         standing: Standing,
         passes: Passes,
         windows: Windows,
+        faults: Faults,
     ) -> None:
         self._ledger, self._limits = ledger, ledger.limits
         self._result_bytes = 0
@@ -50,11 +53,14 @@ class Dispatch:
         self._standing = standing
         self._passes = passes
         self._windows = windows
+        self._faults = faults
         self.aborted: RankError | None = None  # a rank has called MPI_Abort
 
     def handle(self, peer: Peer, frame: Frame) -> None:
         """Take one frame of a rank; what is raised is that rank's failure."""
         op, body = frame.op, frame.body
+        if self._faults.foreseen and (peer.dead or (op != Op.SITE and self._faults.kills(peer))):
+            return
         if not peer.running:
             raise LimitError(peer.rank, "spoke to the network out of turn")
         # A link may fail at what it is asked to do; the rank ends then, as in a call of its own.
@@ -84,18 +90,16 @@ class Dispatch:
             call, line = self._standing.of_one(peer)
             ledger.record(peer.rank, 0, f"; the last is {call} at {line}" if call else "")
         comm_of, requests = self._collectives.comm_of, self._requests
-        if op == _EXCHANGE:
-            self._messages.exchange(peer, comm_of(peer, frame.comm), frame)
-        elif op == _ISEND:
-            self._messages.isend(peer, comm_of(peer, frame.comm), frame)
-        elif op == _IRECV:
-            self._messages.irecv(peer, comm_of(peer, frame.comm), frame)
+        if op in _MESSAGES:
+            self._message(peer, comm_of(peer, frame.comm), frame)
         elif op == _WAIT:
             requests.wait(peer, frame)
         elif op == Op.TEST:
             self._test(peer, frame)
         elif op == Op.PROBE:
             self._probe(peer, comm_of(peer, frame.comm), frame)
+        elif op == Op.FAILURES:
+            self._faults.ask(peer, comm_of(peer, frame.comm), frame)
         elif op == Op.WTIME:
             requests.ask(peer, frame.site, Query(
                 peer.rank, len(peer.ops), "wtime", key=("wtime",)
@@ -103,7 +107,9 @@ class Dispatch:
         elif op == Op.SYNC:
             requests.ask(peer, frame.site, Query(peer.rank, len(peer.ops), "sync", key=("sync",)))
         elif op == Op.COLLECTIVE:
-            self._collectives.join(peer, comm_of(peer, frame.comm), frame)
+            comm = comm_of(peer, frame.comm)
+            self._collectives.join(peer, comm, frame)
+            self._faults.joined(peer, comm, frame)
         elif op == Op.ACCESS:
             self._windows.access(peer, comm_of(peer, frame.comm), frame)
         elif op in (Op.LOCK, Op.UNLOCK):
@@ -121,8 +127,20 @@ class Dispatch:
         else:
             raise LimitError(peer.rank, f"sent an unknown request ({op})")
 
+    def _message(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
+        if self._faults.refuses(peer, comm, frame):
+            return
+        if frame.op == _ISEND:
+            self._messages.isend(peer, comm, frame)
+        elif frame.op == _IRECV:
+            self._messages.irecv(peer, comm, frame)
+        elif not self._faults.kills_inside(peer, comm, frame):
+            self._messages.exchange(peer, comm, frame)
+
     def _probe(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
         self._messages.check_source(peer, comm, frame.peer)
+        if self._faults.refuses(peer, comm, frame):
+            return
         envelope = frame.comm, frame.peer, frame.tag
         self._requests.ask(peer, frame.site, Query(
             peer.rank, len(peer.ops), "probe", blocking=frame.blocking,

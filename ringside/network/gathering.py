@@ -41,17 +41,20 @@ TIMED_AS = {
     "split": "allgather",
     "create": "allgather",
     "create_group": "allgather",
+    "agree": "allreduce",
+    "shrink": "allgather",
     "win": "allgather",
     "fence": "barrier",
     "win_free": "barrier",
 }
-MAKES_COMM = frozenset({"dup", "split", "create", "create_group", "win"})
+MAKES_COMM = frozenset({"dup", "split", "create", "create_group", "win", "shrink"})
+AMONG_SURVIVORS = frozenset({"agree", "shrink"})  # ended by all that are alive
 _EMPTY = frozenset({"barrier", "fence", "win_free"})
 NAMES = frozenset(
     {
         *("barrier", "bcast", "reduce", "allreduce", "reduce_scatter", "allgather", "gather"),
         *("scatter", "alltoall", "scan", "exscan", "dup", "split", "create", "create_group"),
-        *("win", "fence", "win_free"),
+        *("win", "fence", "win_free", "agree", "shrink"),
     }
 )
 _ROOTED = {"bcast": 0, "reduce": 0, "gather": 0, "scatter": 0}
@@ -82,6 +85,7 @@ class Gathering:
     kinds: dict[int, int] = field(default_factory=dict)  # of the members' buffers, of wire.KINDS
     begins: dict[int, bool] = field(default_factory=dict)  # by a non-blocking call, as Ibcast
     held_bytes: int = 0  # of the contributions
+    failed: bool = False  # it will never have a result
 
     def join(
         self,
@@ -116,7 +120,7 @@ class Gathering:
     @property
     def complete(self) -> bool:
         """Whether every member has come, and all agree."""
-        return len(self.specs) == self.size and self.disagreement() is None
+        return len(self.specs) == self.size and not self.failed and self.disagreement() is None
 
     def disagreement(self) -> str | None:
         """What the members that have come don't agree on; None if they do."""
@@ -351,6 +355,8 @@ def _check_form(name: str, spec: Any, size: int) -> None:
         **dict.fromkeys(_EMPTY, lambda: len(spec) == 0),
         "win": lambda: len(spec) == 2 and all(_is_number(x) and x >= 0 for x in spec),
         "dup": lambda: len(spec) == 0,
+        "shrink": lambda: len(spec) == 0,
+        "agree": lambda: len(spec) == 1 and _is_number(spec[0]),
         "split": lambda: len(spec) == 2 and all(x is None or _is_number(x) for x in spec),
         "create": lambda: len(spec) == 1 and _is_members(spec[0], size),
         "create_group": lambda: 1 <= len(spec) <= 3 and all(_is_number(x) for x in spec[1:]),

@@ -32,6 +32,8 @@ from ringside.network.wire import (
     LAST,
     OBJECT,
     OBSERVED,
+    PROC_FAILED,
+    About,
     Frame,
     How,
     Op,
@@ -97,6 +99,9 @@ class ProtocolError(RingsideError):
 
 class Link:
     """One rank's connection; not for use from a second thread."""
+
+    # The front end's own error of a failed request, from its number on the wire and a sentence.
+    failed: Callable[[int, str], Exception]
 
     def __init__(self, sock: socket.socket, rank: int, world_size: int, folder: str = "") -> None:
         self.rank = rank
@@ -197,7 +202,9 @@ class Link:
         self._out, self._out_bytes = [], 0
         self._write(out, nbytes)
         body = memoryview(self._read().parts[0])
-        return _completion(body, COMPLETION.size)[0]  # the receive's, behind the send's
+        sent, at = _completion(body, 0)
+        received = _completion(body, at)[0]
+        return self.checked(self.checked(sent) and received)
 
     def wait(
         self, requests: Sequence[int], how: str = "all", *, call: Call | int
@@ -227,7 +234,17 @@ class Link:
         site = self._begin_call(call)
         self._post(Frame.probe(site=site, comm=comm, source=source, tag=tag, blocking=blocking))
         reply = self._answer()
-        return None if reply.kind == Reply.EMPTY else self._completions(reply)[0]
+        return None if reply.kind == Reply.EMPTY else self.checked(self._completions(reply)[0])
+
+    def checked(self, completion: Completion) -> Completion:
+        """A completion of a request that has come to a good end, or to one that its call tells.
+
+        Raises:
+            what ``failed`` makes: somebody has died, or revoked the communicator.
+        """
+        if completion.error >= PROC_FAILED:
+            raise self.failed(completion.error, bytes(completion.payload or b"").decode())
+        return completion
 
     def told(self, call: Call) -> Callable[[], str]:
         """What tells the call just posted, with its place."""
@@ -313,9 +330,9 @@ class Link:
         request = self.icollective(comm, name, spec, call=call, kind=kind, shown=shown)
         return self.collective_result(self.wait([request], "all", call=call)[0])
 
-    @staticmethod
-    def collective_result(completion: Completion) -> Any:
+    def collective_result(self, completion: Completion) -> Any:
         """Return what a completed collective gives this member."""
+        self.checked(completion)
         value = codec.decode(completion.payload if completion.payload is not None else b"N")
         return _with_comm_info(value)
 
@@ -414,6 +431,12 @@ class Link:
         self._post(Frame(Op.WTIME, site=self._begin_call(("Wtime", ()))))
         picoseconds: int = struct.unpack("<Q", self._answer().parts[0])[0]
         return picoseconds / 1e12
+
+    def failures(self, about: About, comm: int, *, call: Call, number: int = -1) -> Any:
+        """What is known of failures in a communicator; see ``wire.About``."""
+        site = self._begin_call(call)
+        self._post(Frame.failures(about, site=site, comm=comm, number=number))
+        return codec.decode(self._answer().parts[0])
 
     def abort(self, code: int) -> NoReturn:
         """End the run for all ranks."""
@@ -582,6 +605,8 @@ class Link:
         while at < _HEAD_BYTES:
             at += self._receive(start[at:])
         kind, _, _, count, nbytes = DOWN.unpack_from(start)
+        if kind == Reply.DIE:
+            os._exit(1)  # killed: not a line of the program runs any more
         end = _HEAD_BYTES + nbytes
         if end <= len(start):
             body = start[_HEAD_BYTES:end]

@@ -137,7 +137,32 @@ class Mailbox:
         """
         self._withdraw(receive)
         self._take(message)
-        matches = [Match(message, receive)]
+        return [Match(message, receive), *self._matches()]
+
+    def give_up(self, receive: Posted) -> list[Match]:
+        """A wildcard gets no message; return the matches of receives that waited behind it."""
+        self._withdraw(receive)
+        return self._matches()
+
+    def orphans(self, source: int) -> list[Posted]:
+        """Take out the receives from a source that find no message of it."""
+        rows = self._posted.get(source, {})
+        alone = [tag for tag in rows if self._first(source, tag) is None]
+        orphans = [receive for tag in alone for receive in rows.pop(tag)]
+        if not rows:
+            self._posted.pop(source, None)
+        return orphans
+
+    def drop_messages(self) -> list[Sent]:
+        """Take out all messages."""
+        messages = list(self.waiting())
+        self._by_tag.clear()
+        self._from.clear()
+        return messages
+
+    def _matches(self) -> list[Match]:
+        """The matches of receives whose messages nothing holds back any more."""
+        matches: list[Match] = []
         for source in list(self._by_tag):
             while more := self._matches_from(source):
                 matches += more

@@ -8,20 +8,27 @@ candidates      what a wildcard or a probe could take; the engine chooses among 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from ringside.errors import LimitError
 from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
+from ringside.network.deaths import Deaths
 from ringside.network.matching import Mailbox, Pending, Posted, Sent
 from ringside.network.mismatches import Notes, misfit, sentence
 from ringside.network.peers import Peer
 from ringside.network.requests import Requests
-from ringside.network.wire import ANY_SOURCE, OBJECT, Frame, counted_of_object, shown_tag
+from ringside.network.wire import (
+    ANY_SOURCE,
+    OBJECT,
+    TRUNCATED,
+    Frame,
+    counted_of_object,
+    shown_tag,
+)
 from ringside.timing.queries import Query
 from ringside.trace import Kind, Mode, make_op
 
-_TRUNCATED = 15
 # Plain numbers: an enumeration costs time at every comparison.
 _SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
 _SEND_KIND, _RECEIVE_KIND = int(Kind.ISEND), int(Kind.IRECV)
@@ -37,8 +44,10 @@ class Messages:
         ledger: Ledger,
         eager_threshold: int,
         notes: Notes,
+        deaths: Deaths,
     ) -> None:
         self._peers = peers
+        self._deaths = deaths
         self._ledger, self._limits = ledger, ledger.limits
         self._world_size = len(peers)
         self._requests = requests
@@ -71,6 +80,8 @@ class Messages:
         peer.ops.append(
             make_op((_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site))
         )
+        if self._deaths.loses(peer.rank, request.op):
+            return request
         self._ledger.hold(peer.rank, len(payload))
         source = comm.rank_of[peer.rank]
         sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, kind)
@@ -134,7 +145,7 @@ class Messages:
             self._note(message, receive)
         request.source, request.tag, request.nbytes = message.source, message.tag, len(payload)
         if 0 <= receive.capacity < len(payload):
-            request.error, request.overflow = _TRUNCATED, True
+            request.error, request.overflow = TRUNCATED, True
             payload = payload[: receive.capacity]
         request.payload = payload
         self._ledger.release(len(message.payload) - len(payload))  # the rest waits with its request
@@ -174,6 +185,51 @@ class Messages:
         """The message that a probe has found."""
         return self._by_number[number][1]
 
+    def give_up(self, query: Query) -> Pending:
+        """A receive from anybody ends without a message; those behind it may get theirs."""
+        comm, posted = self._wildcards.pop((query.rank, query.op))
+        for match in self._mailboxes[comm, query.rank].give_up(posted):
+            self._conclude(*match)
+        return posted.request
+
+    def comm_of(self, query: Query) -> int:
+        """The communicator of a receive from anybody, or of a probe, by number."""
+        if query.kind == "wildcard":
+            return self._wildcards[query.rank, query.op][0]
+        return query.probe[0]
+
+    def left_behind(
+        self, comm: Communicator, dead: Container[int]
+    ) -> Iterator[tuple[Pending, int]]:
+        """The sends to dead ranks and the receives from them, taken out; each with the rank."""
+        for rank in comm.members:
+            box = self._mailboxes.get((comm.number, rank))
+            if box is None:
+                continue
+            if rank in dead:
+                yield from ((request, rank) for request in self._dropped(box))
+                continue
+            for member, source in enumerate(comm.members):
+                if source in dead:
+                    yield from ((posted.request, source) for posted in box.orphans(member))
+
+    def abandoned(self, comm: Communicator) -> Iterator[Pending]:
+        """All sends, and all receives that name their source, taken out."""
+        for rank in comm.members:
+            box = self._mailboxes.get((comm.number, rank))
+            if box is not None:
+                yield from self._dropped(box)
+                for member in range(len(comm.members)):
+                    yield from (posted.request for posted in box.orphans(member))
+
+    def _dropped(self, box: Mailbox) -> list[Pending]:
+        """The open requests of a mailbox's messages, which nobody will receive."""
+        messages = box.drop_messages()
+        for message in messages:
+            del self._by_number[message.number]
+            self._ledger.release(len(message.payload))
+        return [message.request for message in messages if not message.request.ready]
+
     @property
     def wait_for_the_clock(self) -> bool:
         """Whether a receive from anybody is posted that the engine must decide."""
@@ -185,6 +241,7 @@ class Messages:
             f"rank {sent.world_source} sent {sent.counted} bytes with {shown_tag(sent.tag)} "
             f"to rank {dest}"
             for (_, dest), box in sorted(self._mailboxes.items(), key=lambda item: item[0])
+            if dest not in self._deaths.dead
             for sent in sorted(box.waiting(), key=_by_number)
         ]
 

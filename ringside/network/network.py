@@ -10,6 +10,7 @@ virtual time. The parts, in the order in which a message meets them::
     messages      point to point: mailboxes and matching
     collectives   gatherings of members, communicators
     windows       memory that others read and write; its locks
+    faults        ranks that are killed, and what survivors see of it
     requests      what was begun, who waits for it, who goes on
     network       here: a call from its start to its end, and questions about time; takes frames
                   from peers, hands them to dispatch, and sends the answers that requests has
@@ -31,7 +32,9 @@ from ringside.network import codec
 from ringside.network.bounds import Ledger, Limits
 from ringside.network.collectives import Collectives
 from ringside.network.deadlines import Patience, ends
+from ringside.network.deaths import Deaths
 from ringside.network.dispatch import Dispatch
+from ringside.network.faults import Faults
 from ringside.network.messages import Messages
 from ringside.network.mismatches import Notes
 from ringside.network.passes import Passes
@@ -46,7 +49,8 @@ from ringside.network.windows import Windows
 from ringside.network.wire import COMPLETION, LAST, OBSERVED, Reply, ReplyFrame, call_parts
 from ringside.timing.engine import Engine, uncollected
 from ringside.timing.machine import Machine
-from ringside.timing.queries import Answer, Query
+from ringside.timing.ports import PS
+from ringside.timing.queries import FAILED, Answer, Query
 
 _MAX_CLOCK_PS = 2**63
 
@@ -61,6 +65,7 @@ class Network:
         memory: looks at what ranks hold; None: nobody does.
         factors: of the passes that supplied layers announce; None: they announce nothing.
         patience: looks at how long ranks take; None: nobody does but the deadline of a call.
+        deaths: of ranks that are killed.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Network:
         memory: MemoryWatch | None = None,
         factors: Factors | None = None,
         patience: Patience | None = None,
+        deaths: Deaths | None = None,
     ) -> None:
         self.peers = list(peers)
         self.machine = machine
@@ -87,21 +93,28 @@ class Network:
         self._patience = patience
         self._timeout_s: float | None = None
         self._notes: Notes = {}
+        self._deaths = deaths or Deaths()
         limits = limits or Limits()
         self.ledger = ledger = Ledger(limits)
         self._wires = Peers(self.peers, limits)
         self._requests = requests = Requests(self.peers, ledger)
         self._messages = Messages(
-            self.peers, requests, ledger, machine.eager_threshold_bytes, self._notes
+            self.peers, requests, ledger, machine.eager_threshold_bytes, self._notes, self._deaths
         )
-        self._collectives = Collectives(self.peers, requests, ledger, self._notes, first_comm)
+        self._collectives = Collectives(
+            self.peers, requests, ledger, self._notes, first_comm, self._deaths
+        )
+        self._faults = Faults(
+            self.peers, self._deaths, requests, self._messages, self._collectives,
+            round(machine.alpha_s * PS),
+        )  # fmt: skip
         self._windows = Windows(self.peers, requests, ledger)
         self._standing = Standing(
-            self.peers, self._messages, self._collectives, self._windows, front_end
+            self.peers, self._messages, self._collectives, self._windows, self._faults, front_end
         )
         self._dispatch = Dispatch(
             ledger, requests, self._messages, self._collectives, self._standing,
-            Passes(limits, factors), self._windows,
+            Passes(limits, factors), self._windows, self._faults,
         )  # fmt: skip
 
     @property
@@ -191,6 +204,8 @@ class Network:
                 )
             if peer.gone:
                 self._lost(peer)
+            elif peer.dead:
+                self._wires.cut(peer)
         self.error = self._dispatch.aborted or self.error
 
     def _reply(self) -> None:
@@ -246,22 +261,29 @@ class Network:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
         # A rank that computes may still send what a question is about, and before anything is
         # called a deadlock every question has its answer.
-        open_queries = [p for p in self.peers if p.query is not None]
+        if self._faults.strike():
+            self._reply()
+            return True
+        open_queries = [p for p in self.peers if p.query is not None and not p.dead]
         blocked = [p for p in self.peers if p.blocked and p.body is None and p.failure is None]
         if not blocked:
             return False
         timed = self._messages.wait_for_the_clock or self._windows.wait_for_the_clock
+        engine, answer = None, None
         if open_queries or timed:
             engine = self._clock()
             engine.deadline = self._wires.deadline
             try:
-                answer = engine.advance() or engine.release_poll()
+                answer = engine.advance()
             except TimeoutError:
                 self.error = self._late()
                 return False
-            if answer is not None:
-                self._deliver(answer)
-                return True
+        if answer is None and self._faults.interrupt():
+            self._reply()
+            return True
+        if engine is not None and (answer := answer or engine.release_poll()) is not None:
+            self._deliver(answer)
+            return True
         # Ranks that wait for one that has failed are no deadlock: its failure is the run's.
         failed = [peer.failure for peer in self.peers if peer.failure is not None]
         if not failed:
@@ -277,6 +299,7 @@ class Network:
                 len(self.peers),
                 candidates=self._messages.candidates,
                 grant=self._windows.grant,
+                ends=self._faults.ends,
                 choose=choose,
                 latency_seed=self.seed,
             )
@@ -288,7 +311,7 @@ class Network:
         error = self.error
         failures = [peer.failure for peer in self.peers if peer.failure is not None]
         if failures and not isinstance(error, LimitError):
-            error = failures[0]
+            error = self._faults.with_cure(failures[0])
         if error is None and (sentence := self._collectives.own_groups()):
             error = RunError(sentence)  # no rank has noticed, and another library would have hung
         output = []
@@ -309,6 +332,7 @@ class Network:
             unreceived=self._messages.unreceived(),
             notes=notes,
             num_operations=self.ledger.operations,
+            deaths=self._deaths.happened(),
         )
 
     def _lost(self, peer: Peer) -> None:
@@ -327,7 +351,9 @@ class Network:
     def _deliver(self, answer: Answer) -> None:
         """Do what the engine has found out, and answer who asked."""
         query, value = answer
-        if query.kind == "wildcard":
+        if query.kind == "wildcard" and value == FAILED:
+            self._faults.end_receive(query)
+        elif query.kind == "wildcard":
             self._messages.choose(query, value)
         elif query.kind == "access":
             self.error = self._windows.land(*value) or self.error
@@ -342,8 +368,12 @@ class Network:
         if query.kind == "wtime":
             time_ps = struct.pack("<Q", min(value, _MAX_CLOCK_PS))
             requests.replies.append((peer, ReplyFrame(Reply.TIME, (time_ps,), len(time_ps))))
+        elif query.kind == "failures":
+            requests.replies.append((peer, self._faults.answer(query, value)))
         elif value is None:
             requests.replies.append((peer, ReplyFrame(Reply.EMPTY, (), 0)))
+        elif query.kind == "probe" and value == FAILED:
+            requests.replies.append((peer, self._faults.end_probe(query)))
         elif query.kind == "probe":
             message = self._messages.probed(value)
             size = len(message.payload)

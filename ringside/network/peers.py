@@ -70,11 +70,12 @@ class Peer:
     query: Query | None = None
     body: Part | None = None
     failure: RankError | None = None
+    dead: bool = False  # killed: nothing more of it is listened to
 
     @property
     def blocked(self) -> bool:
         """Whether the rank has called and waits for an answer."""
-        return self.called and not self.running
+        return self.called and not self.running and not self.dead
 
     def site_of(self, op: int) -> CallSite:
         """The call that made an operation."""
@@ -87,7 +88,7 @@ class Peer:
         self.sent, self.last_request, self.site, self.num_factors = 0, 0, -1, 0
         self.waiting, self.num_awaited, self.query = (), 0, None
         self.body, self.failure = None, None
-        self.called = self.running = False
+        self.called = self.running = self.dead = False
         self.text, self.dropped = bytearray(), 0
 
 
@@ -162,6 +163,10 @@ class Peers:
                 slowest = max(self.all, key=lambda reader: reader.held)
                 return LimitError(slowest.rank, "doesn't read what it is sent")
         return None
+
+    def cut(self, peer: Peer) -> None:
+        """Listen to a rank no more, as if it had ended."""
+        self._forget(peer)
 
     # -- reading ---------------------------------------------------------------------------------
 

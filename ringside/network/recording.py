@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringside.errors import RunError
 from ringside.network import codec
+from ringside.network.deaths import Death
 from ringside.trace import CallSite, Kind, Trace
 from ringside.trace import Op as TraceOp
 
@@ -64,3 +66,4 @@ class RunEnd:
     unreceived: list[str]
     notes: dict[str, str]  # on messages that don't fit the buffers that took them
     num_operations: int = 0  # as ``bounds.Limits`` counts them
+    deaths: Sequence[Death] = ()

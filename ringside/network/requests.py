@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ringside.errors import LimitError
 from ringside.network.bounds import Ledger
@@ -26,6 +27,26 @@ from ringside.trace import Op as TraceOp
 _ALL, _LAST_HOW, _DONE = int(How.ALL), int(How.SOME), int(Reply.DONE)
 _WAIT_KIND = int(Kind.WAIT)
 _pack_completion = COMPLETION.pack
+
+
+class Fault(NamedTuple):
+    """The error that a request ends with.
+
+    Attributes:
+        code: its number on the wire.
+        known_ps: before which time nobody meets it.
+    """
+
+    code: int
+    told: str
+    known_ps: int
+
+
+def fault_op(comm: str, number: int, fault: Fault, site: int, peer: int = -1) -> TraceOp:
+    """A request that ends with an error, as it is recorded."""
+    return TraceOp(
+        Kind.FAULT, peer, comm=comm, request=number, detail=(fault.known_ps, fault.code), site=site
+    )
 
 
 class Requests:
@@ -73,6 +94,22 @@ class Requests:
         self._peers[request.rank].ops[request.op] = op
         if self.engine is not None:
             self.engine.resolve(request.rank, request.op)
+
+    def fail(self, request: Pending, fault: Fault) -> None:
+        """A request will never be complete: it ends with an error."""
+        peer = self._peers[request.rank]
+        op = peer.ops[request.op]
+        peer.ops[request.op] = fault_op(op.comm, request.number, fault, op.site, op.peer)
+        if self.engine is not None:
+            self.engine.fail(request.rank, request.op, op, fault.known_ps)
+        self.end_with(request, fault)
+        self.is_ready(request)
+
+    def end_with(self, request: Pending, fault: Fault) -> None:
+        """Let a request's answer be an error."""
+        request.error, request.payload = fault.code, fault.told.encode()
+        request.gathering = request.held = None
+        self._ledger.hold(request.rank, len(request.payload))
 
     def is_ready(self, request: Pending) -> None:
         request.ready = True

@@ -18,6 +18,7 @@ _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
 # The call that begins to receive an empty message of a window's epoch; where it waits, and for
 # which call of the other side. The message of a Complete is received from the Post on.
 _LETS_IN = {"Start": ("Start", "Post"), "Post": ("Wait", "Complete")}
+_AMONG_SURVIVORS = ("Agree", "Shrink")
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
     "with the same root, operation and size."
@@ -42,6 +43,7 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
+        *(_left_alone, _without_all_survivors),
         *(_own_groups, _unlike_groups, _disagreement, _missing_member, _locked_out, _not_let_in),
         *(_wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
@@ -51,6 +53,44 @@ def judge(standing: Standing) -> DeadlockError:
         if cure:
             return DeadlockError(headline, blocked, cure)
     return DeadlockError(headline, blocked, "Every send needs a receive and every receive a send.")
+
+
+def _left_alone(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    """A rank that waits for one that is alive, and has left the call because another one died."""
+    told = standing.faults.told()
+    if not told:
+        return None
+    calls = {entry.rank: entry.call for entry in blocked}
+    for entry in blocked:
+        if entry.call.startswith(_AMONG_SURVIVORS):
+            continue
+        for other in entry.waits_for:
+            if calls.get(other, "").startswith((*_AMONG_SURVIVORS, "(has returned)")):
+                call = calls[other]
+                on = "has returned" if call[0] == "(" else f"is in {call.partition('(')[0]} by now"
+                return (
+                    f"{told}. Rank {entry.rank} waits for rank {other}, which {on}. Let whoever "
+                    "meets a failure call comm.Revoke(): it ends the calls of those who wait for "
+                    "ranks that are alive and have left."
+                )
+    return None
+
+
+def _without_all_survivors(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    """An Agree or a Shrink to which a rank that is alive doesn't come."""
+    told = standing.faults.told()
+    calls = {entry.rank: entry.call for entry in blocked}
+    for entry in blocked:
+        name = entry.call.partition("(")[0]
+        for other in entry.waits_for:
+            if told and name in _AMONG_SURVIVORS and other in calls:
+                call = calls[other]
+                where = "has returned" if call[0] == "(" else f"waits in {call}"
+                return (
+                    f"{told}. {name} needs all ranks of its communicator that are alive, and rank "
+                    f"{other} {where}. Let every survivor call Agree and Shrink alike."
+                )
+    return None
 
 
 def _own_groups(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ringside.errors import BlockedCall
 from ringside.network.bounds import MOST_LOOKED_AT
 from ringside.network.collectives import Collectives
+from ringside.network.faults import Faults
 from ringside.network.matching import Pending, Sent
 from ringside.network.messages import Messages
 from ringside.network.peers import Peer
@@ -23,12 +24,14 @@ class Standing:
         messages: Messages,
         collectives: Collectives,
         windows: Windows,
+        faults: Faults,
         front_end: str,
     ) -> None:
         self.peers = peers
         self.front_end = front_end
         self.collectives = collectives
         self.windows = windows
+        self.faults = faults
         self._messages = messages
 
     def of_one(self, peer: Peer) -> tuple[str, str]:
@@ -45,7 +48,9 @@ class Standing:
             if not peer.called:
                 continue
             call, line = self.of_one(peer)
-            if peer.running:
+            if peer.dead:
+                lines.append(f"rank {peer.rank} was killed")
+            elif peer.running:
                 at = f" at {lines_of_rank[peer.rank]}," if peer.rank in lines_of_rank else ""
                 after = f" after {call} at {line}" if call else " before its first call"
                 lines.append(f"rank {peer.rank} is computing{at}{after}{_flood(peer)}")
@@ -61,7 +66,7 @@ class Standing:
         """Every called rank's state at a deadlock, for the verdict."""
         entries = []
         for peer in self.peers:
-            if not peer.called:
+            if not peer.called or peer.dead:
                 continue
             if peer.body is not None:
                 entries.append(BlockedCall(peer.rank, "(has returned)", ""))

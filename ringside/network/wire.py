@@ -66,6 +66,7 @@ class Op(enum.IntEnum):
     LOCK = 19
     UNLOCK = 20
     SYNC = 21
+    FAILURES = 22
 
 
 class Reply(enum.IntEnum):
@@ -77,6 +78,8 @@ class Reply(enum.IntEnum):
     TIME = 4
     FACTORS = 5
     SERVE = 6
+    KNOWN = 7
+    DIE = 8
 
 
 class How(enum.IntEnum):
@@ -86,6 +89,19 @@ class How(enum.IntEnum):
     ANY = 1
     SOME = 2
 
+
+class About(enum.IntEnum):
+    """What a FAILURES frame asks, or tells, about those of a communicator."""
+
+    GET_FAILED = 0
+    ACK_FAILED = 1
+    IS_REVOKED = 2
+    REVOKE = 3
+
+
+# Errors of requests, with the numbers that Open MPI gives MPI's classes of them.
+TRUNCATED = 15  # its own number on the wire
+PROC_FAILED, PROC_FAILED_PENDING, REVOKED = 75, 76, 77
 
 BLOCKING = 2  # flag of PROBE
 EXCLUSIVE = 1  # flag of LOCK
@@ -123,6 +139,7 @@ class Frame(NamedTuple):
         ABORT                                    error code
         ACCESS                         target                       what, op, type, runs, data
         LOCK         EXCLUSIVE         target; -1: all
+        FAILURES     About                       how many to ack
 
     What a rank has sent is anything that fits the header: nothing here checks it.
     """
@@ -191,6 +208,11 @@ class Frame(NamedTuple):
     def lock(cls, op: Op, *, site: int, window: int, target: int, exclusive: bool) -> Frame:
         """A LOCK is asked for, or given back by an UNLOCK; a target of -1 stands for all."""
         return cls(op, EXCLUSIVE if exclusive else 0, site, window, target)
+
+    @classmethod
+    def failures(cls, about: About, *, site: int, comm: int, number: int) -> Frame:
+        """What is known of failures in a communicator, or that it is revoked."""
+        return cls(Op.FAILURES, about, site, comm, extra=number)
 
     @classmethod
     def abort(cls, *, site: int, code: int) -> Frame:

@@ -46,6 +46,7 @@ def install(pretend_cuda: bool = False) -> None:
     """
     link = ringside.network.link.current()
     link.libraries = (*link.libraries, *_library_folders())
+    link.failed = _closed
     torch.set_num_threads(1)
     starting.install()
     c10d.set_debug_level(c10d.DebugLevel.INFO)  # DDP's errors name parameters, not only numbers
@@ -178,6 +179,11 @@ def _get_group_rank(group: Any, global_rank: int) -> int:
         "ranks of the world: give one of these, or a place in the group, "
         f"0 to {len(ranks) - 1}, as group_src or group_dst."
     )
+
+
+def _closed(code: int, told: str) -> RuntimeError:
+    """What a call raises whose partner has died: as gloo does, with our name."""
+    return RuntimeError(f"[ringside] Connection closed by peer: {told}")
 
 
 def _new_group_on_the_network(

@@ -143,6 +143,8 @@ class NetworkWork(_Work):  # type: ignore[misc]
         # Emptied first: a callback of the future may wait for this work once more.
         parts, self._parts = self._parts, []
         for part, completion in zip(parts, completions, strict=True):
+            if completion.error:
+                self._link.checked(completion)
             self._source = completion.source
             part.finish(completion, self._call, self._link)
         # No cycle may stay behind: it would hold the tensors until the garbage is collected.

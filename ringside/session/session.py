@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ import numpy as np
 
 from ringside.errors import CodecError, LimitError, RankError, RingsideError, RunError, TargetError
 from ringside.factors import Factors
+from ringside.failures import Failures
 from ringside.network import codec, failure
 from ringside.network.bounds import Limits
 from ringside.network.deadlines import Patience
+from ringside.network.deaths import Death, Deaths
 from ringside.network.network import Network
 from ringside.network.peers import Peer
 from ringside.network.rank_memory import MemoryWatch
@@ -32,8 +34,10 @@ from ringside.ranks import surroundings
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
 from ringside.scale.fake_ranks import TorchTrace, asked, from_logs, num_processes
+from ringside.session.killing import death_of, ranks_of
 from ringside.session.target import Target, front_end_of
 from ringside.timing.machine import Machine
+from ringside.timing.ports import PS
 from ringside.timing.replay import time_trace
 from ringside.timing.timeline import Timeline
 from ringside.torch_there import need_torch
@@ -73,6 +77,7 @@ class Result:
             used of the network's limit.
         result_bytes: what all ranks returned, as it travelled.
         factors: of the passes that supplied layers announced; None where they announced nothing.
+        deaths: of the ranks that were killed. ``error`` is None where all survivors returned.
     """
 
     values: list[Any]
@@ -92,6 +97,7 @@ class Result:
     num_operations: int = 0
     result_bytes: int = 0
     factors: Factors | None = None
+    deaths: Sequence[Death] = ()
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
@@ -284,6 +290,7 @@ class Session:
         front_end: str | None = None,
         last: bool = False,
         factors: Factors | None = None,
+        failures: Failures | None = None,
     ) -> Result:
         """Call a function on ranks; student failures come back in ``Result.error``.
 
@@ -302,9 +309,10 @@ class Session:
             last: these ranks end with this call; another call starts new ones.
             factors: observe the order of passes: supplied layers announce each one, and these
                 factors scale its input (see ``ringside.factors``).
+            failures: ranks that die.
 
         Raises:
-            TargetError: no such file, or impossible sizes.
+            TargetError: no such file, or impossible sizes, or a kill of nobody.
             CodecError: an argument that can't travel.
         """
         if not 1 <= world_size <= MAX_RANKS:
@@ -337,7 +345,8 @@ class Session:
             }
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
-        return self._carry(
+        carry = partial(
+            self._carry,
             bodies,
             world_size,
             front=front,
@@ -345,9 +354,21 @@ class Session:
             machine=used,
             seed=seed,
             timeout_s=timeout_s,
-            last=last,
             factors=factors,
         )
+        if failures is None:
+            return carry(last=last)
+        deaths: list[Death] = []
+        for kill in failures.kills:  # each on the clock of a run with those before it
+            before = carry(deaths=_deaths(deaths, failures, used))
+            dying = ranks_of(kill, world_size, used)
+            try:
+                deaths += [death_of(rank, kill, before.timeline, failures) for rank in dying]
+            except TargetError:
+                if before.error is not None:  # it doesn't come so far by itself
+                    return before
+                raise
+        return carry(deaths=_deaths(deaths, failures, used), last=last)
 
     def trace_torch(
         self,
@@ -403,6 +424,7 @@ class Session:
         seed: int | None = None,
         last: bool = False,
         factors: Factors | None = None,
+        deaths: Deaths | None = None,
     ) -> Result:
         """Send every rank in ``bodies`` its call and see the run through."""
         group = tuple(members) if members is not None else tuple(range(world_size))
@@ -422,7 +444,7 @@ class Session:
             world.peers, machine, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
             factors=factors,
-            patience=self._patience,
+            patience=self._patience, deaths=deaths,
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
@@ -432,7 +454,7 @@ class Session:
         # Numbers go on: a communicator that a rank has kept must not pass for one of another call.
         world.next_comm = network.next_comm
         # Behind an error other ranks may still be in the call, and can't take the next one.
-        if outcome.error is not None or last:
+        if outcome.error is not None or outcome.deaths or last:
             self._discard(front, world_size)
         return result_of(
             outcome,
@@ -545,6 +567,7 @@ def run(
     comm: bool = True,
     kwargs: dict[str, Any] | None = None,
     front_end: str | None = None,
+    failures: Failures | None = None,
 ) -> Result:
     """Run a module's function, or a script, on simulated ranks and return what happened.
 
@@ -562,6 +585,7 @@ def run(
             ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
             works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch, unless the
             function's first parameter is ``comm``.
+        failures: ranks that die; see ``ringside.Failures``.
 
     Raises:
         DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
@@ -579,6 +603,7 @@ def run(
             comm=comm,
             kwargs=kwargs,
             front_end=front_end,
+            failures=failures,
             last=True,
         )
     return result.raise_for_error() if check else result
@@ -633,6 +658,17 @@ def trace_torch(
             grid=grid, alike=alike, witnesses=witnesses, comm=comm, kwargs=kwargs,
             timeout_s=timeout_s,
         )  # fmt: skip
+
+
+def _deaths(deaths: Sequence[Death], failures: Failures, machine: Machine) -> Deaths:
+    """What the network carries out of ``failures``."""
+    detect_s = machine.failure_detect_s if failures.detect_s is None else failures.detect_s
+    return Deaths(
+        deaths,
+        detect_ps=round(detect_s * PS),
+        collectives=failures.collectives,
+        seed=failures.seed,
+    )
 
 
 def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
@@ -723,6 +759,7 @@ def result_of(
         notes=notes,
         num_operations=outcome.num_operations,
         result_bytes=sum(len(body) for body in outcome.bodies if body is not None),
+        deaths=outcome.deaths,
         factors=None if factors is None else factors.among(group),
     )
 

@@ -38,9 +38,9 @@ from ringside.trace import Kind, Mode, Op
 _MICRO = 20  # bits of an index that number the transfers inside one collective
 _TRANSMIT, _ARRIVE, _LAND, _LEAVE_LATE = 1, 2, 3, 5  # 4 is that of the questions
 _LOOK_AT_CLOCK = 4096  # events
-_COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS, _ACCESS = (
-    int(kind) for kind in Kind
-)
+(
+    _COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS, _ACCESS, _FAULT, _DEATH,
+) = map(int, Kind)  # fmt: skip
 _BUFFERED, _SYNC = int(Mode.BUFFERED), int(Mode.SYNC)
 
 
@@ -52,6 +52,7 @@ class Engine:
             at most one for each source.
         choose: which of several candidates of one instant is taken; the first by default.
         grant: live only; whether a rank has the lock now that it asks for.
+        ends: live only; when a probe or a receive from anybody ends with an error, -1: never.
         latency_seed: scale each pair's latency by a drawn factor between 1/2 and 2.
         fold: which ranks stand for others; only theirs are timed.
     """
@@ -64,6 +65,7 @@ class Engine:
         candidates: Callable[[Query], list[int]] | None = None,
         choose: Callable[[int], int] | None = None,
         grant: Callable[[Query], bool] | None = None,
+        ends: Callable[[Query], int] | None = None,
         latency_seed: int | None = None,
         fold: Fold | None = None,
     ) -> None:
@@ -90,6 +92,7 @@ class Engine:
             candidates,
             choose or (lambda count: 0),
             grant,
+            ends or (lambda query: -1),
         )
         self._meetings = Meetings(machine, fold)
         self._collectives: dict[tuple[int, int], tuple[int, TimedRequest]] = {}
@@ -110,6 +113,25 @@ class Engine:
         elif where in self._collectives:
             clock, request = self._collectives.pop(where)
             self._start_collective(rank, op, self.threads[rank].ops[op], clock, request)
+
+    def fail(self, rank: int, index: int, was: Op, time: int) -> None:
+        """A live rank's request ends with an error at ``time``, or when it was posted.
+
+        Its operation is a FAULT now; ``was`` is the one before.
+        """
+        where = rank, index
+        begun = self._open.pop(where, None) or self._collectives.pop(where, None)
+        if begun is None and was.kind == _ISEND:
+            message = self.messages.pop(was.message, None)
+            if message is not None and message.send is not None:
+                begun = message.posted, message.send
+        if begun is not None:  # else its rank hasn't come to it
+            clock, request = begun
+            self._complete(request, max(clock, time))
+
+    def news(self) -> None:
+        """A rank has died, or a communicator was revoked: open questions look again."""
+        self._questions.news(self.now)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -211,6 +233,11 @@ class Engine:
                     self._collectives[rank, cursor] = (clock, request)
             elif kind == _ACCESS:
                 self._access(thread, cursor, op, clock)
+            elif kind == _FAULT:
+                request = requests[op[5]] = TimedRequest(rank, None)
+                request.done = max(clock, op[7][0])
+            elif kind == _DEATH:
+                clock = max(clock, op[7][0])
             elif kind == _PASS:  # takes no time, and is nothing that a poll could wait for
                 cursor += 1
                 continue
@@ -344,6 +371,8 @@ class Engine:
     def _start_collective(
         self, rank: int, index: int, op: Op, clock: int, request: TimedRequest
     ) -> None:
+        if len(op.detail) > 5:
+            request.not_before = op.detail[5]
         meeting = self._meetings.join(op, clock, request)
         if meeting is not None:
             if not meeting.num_missing:
@@ -381,7 +410,7 @@ class Engine:
             heappush(self._heap, (done, _TRANSMIT, done, back.source, back.index, back))
 
     def _complete(self, request: TimedRequest, time: int) -> None:
-        request.done = time
+        request.done = time = max(time, request.not_before)
         # What this sets off at the same instant may come before or after others: see ``fold.py``.
         if self._folded is not None and time == self.now:
             self._folded.chained = time

@@ -51,7 +51,7 @@ class Flight:
 class TimedRequest:
     """A pending operation: when it completes and who waits for it."""
 
-    __slots__ = ("begun", "collective", "done", "last", "message", "rank", "waiter")
+    __slots__ = ("begun", "collective", "done", "last", "message", "not_before", "rank", "waiter")
 
     def __init__(self, rank: int, message: Flight | None) -> None:
         self.rank = rank
@@ -59,6 +59,7 @@ class TimedRequest:
         self.collective: Thread | None = None
         self.begun = -1  # of a collective that is timed by a formula: when its last member began
         self.last = -1  # and which that was
+        self.not_before = -1  # of a collective that ends with an error: when that is known
         self.done = -1
         self.waiter: Thread | None = None
 

@@ -92,6 +92,7 @@ class Machine:
         ports: "rank": a rank has a port each way to its node, and one to the network; "peer": one
             pair for every peer.
         poll_s: what a failed ``Test`` or ``Iprobe`` costs.
+        failure_detect_s: how long the others take to find a rank dead.
         flop_per_s, memory_bytes_per_s: roofline for computation, declared or counted.
         kernel_overhead_s: what starting an operator costs, besides.
         memory_bytes: capacity per rank.
@@ -116,6 +117,7 @@ class Machine:
     eager_threshold_bytes: int = 0
     ports: str = "rank"
     poll_s: float = 1e-7
+    failure_detect_s: float = 1e-3
     flop_per_s: float = 1e12
     memory_bytes_per_s: float = 1e11
     memory_bytes: int = 16 * 2**30
@@ -132,7 +134,7 @@ class Machine:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1e6:
                 raise MachineError(f"machine {self.name}: {name} ({value}) must be in [0, 1e6) s.")
-        for name in ("poll_s", "flop_per_s", "memory_bytes_per_s"):
+        for name in ("poll_s", "failure_detect_s", "flop_per_s", "memory_bytes_per_s"):
             if not getattr(self, name) > 0:
                 raise MachineError(
                     f"machine {self.name}: {name} ({getattr(self, name)}) must be > 0."

@@ -142,6 +142,10 @@ def trace_events(timeline: Timeline, *, counters: bool = True) -> dict[str, Any]
     events += _flows(timeline, spans)
     if counters:
         events += _in_flight(timeline.messages)
+    events += [
+        {"ph": "i", "name": "killed", "s": "t", "pid": PID, "tid": rank, "ts": _us(time_s)}
+        for rank, time_s in timeline.deaths_s.items()
+    ]
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",

@@ -24,6 +24,7 @@ from ringside.trace import Kind, Op
 
 # In a row, with no other answer between: after them ranks that only poll are a deadlock.
 MAX_RELEASED_POLLS = 50
+FAILED = -1  # for the message of a probe or of a receive from anybody: it ends with an error
 ANY_TAG = -1
 QUESTION = 4  # phase of the engine's heap
 
@@ -34,7 +35,8 @@ class Query:
 
     rank: int
     op: int
-    # "wtime" | "test" | "wait" | "probe" | "wildcard" | "lock" | "unlock" | "sync" | "access"
+    # "wtime" | "test" | "wait" | "probe" | "wildcard" | "lock" | "unlock" | "sync" | "access" |
+    # "failures", what is known of them
     kind: str
     requests: tuple[int, ...] = ()
     how: int = 0  # of requests, as ``wire.How``: 0 all, 1 any one, 2 some
@@ -43,6 +45,7 @@ class Query:
     probe: tuple[int, int, int] = (0, -1, -1)  # communicator, source, tag
     lock: tuple[int, int, bool] = (0, -1, False)  # window, target (-1: all), exclusive
     place: tuple[str, int] = ("", 0)  # of a wildcard: communicator and tag
+    failures: tuple[int, int, int] = (0, 0, 0)  # communicator, what is asked, a number
     posted: int = 0
     due: int = -1  # of a wildcard: its next event on the heap; -1: there is none
     withheld: bool = False
@@ -56,8 +59,8 @@ class Answer(NamedTuple):
     """
 
     query: Query
-    # wtime: picoseconds; test and wait: request numbers or None; locks and sync: None; access: its
-    # number, when it was posted, when it landed; else message or None
+    # wtime and failures: picoseconds; test and wait: request numbers or None; locks and sync: None;
+    # access: its number, when it was posted, when it landed; else message, FAILED or None
     value: Any
 
 
@@ -70,6 +73,7 @@ class Questions:
         candidates: see the engine.
         choose: which of several candidates of one instant is taken.
         grant: see the engine.
+        ends: see the engine.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Questions:
         candidates: Callable[[Query], list[int]] | None,
         choose: Callable[[int], int],
         grant: Callable[[Query], bool] | None,
+        ends: Callable[[Query], int],
     ) -> None:
         self._threads = threads
         self._messages = messages
@@ -89,6 +94,7 @@ class Questions:
         self._candidates = candidates
         self._choose = choose
         self._grant = grant
+        self._ends = ends
         self._own: list[Query | None] = [None] * len(threads)
         self._wildcards: list[dict[tuple[str, int], deque[Query]]] = [{} for _ in threads]
         self._posted: list[list[int]] = [[] for _ in threads]  # when messages for a rank were sent
@@ -128,6 +134,13 @@ class Questions:
         self._released = 0
         self.happened(rank, now, now)
 
+    def news(self, now: int) -> None:
+        """What calls end by has changed: all look again."""
+        for rank, rows in enumerate(self._wildcards):
+            self.happened(rank, now, now)
+            for row in rows.values():
+                self._due(row[0], max(now, row[0].posted))
+
     def _due(self, query: Query, time: int) -> None:
         # A wildcard that looks sees when it should look next, so its earliest event is enough. A
         # poll's look may end it: all that happens to it has an event.
@@ -166,7 +179,7 @@ class Questions:
             return self._not_yet(query, None, now)
         thread = self._threads[query.rank]
         # Asked again with nothing between, time must pass or loops never end.
-        if query.kind == "wtime":
+        if query.kind in ("wtime", "failures"):
             repeated = query.key in thread.failed
             answer = self._answer(query, now, now + (self._poll_ps if repeated else 0), now)
             thread.failed.add(query.key)
@@ -214,6 +227,11 @@ class Questions:
             matches.sort()
             number = matches[self._choose(len(matches))][3]
             return self._answer(query, number, now, now)
+        end = self._ends(query)
+        if 0 <= end <= now:
+            return self._answer(query, FAILED, now, now)
+        if end > now:
+            later.append(end)
         return self._not_yet(query, min(later, default=None), now)
 
     def _not_yet(self, query: Query, later: int | None, now: int) -> Answer | None:

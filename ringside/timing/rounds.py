@@ -38,7 +38,7 @@ def collective_ops(machine: Machine, rank: int, op: Op, fold: Fold | None = None
         fold: which ranks stand for others; a message has the number that it has when its sender is
             one of them.
     """
-    name, _, root, members, sizes = op.detail
+    name, _, root, members, sizes = op.detail[:5]
     me = members.index(rank)
     key = _key(op)
     ops = _as_ops(rounds(machine, name, members, me, root, sizes), rank, members, key)
@@ -47,7 +47,7 @@ def collective_ops(machine: Machine, rank: int, op: Op, fold: Fold | None = None
 
 def _key(op: Op) -> tuple[Any, ...]:
     """Communicator and number of a collective, alike for all its members and nobody else."""
-    _, sequence, _, members, _ = op.detail
+    _, sequence, _, members = op.detail[:4]
     # The making of a group is counted for its members alone.
     return (op.comm, sequence) if sequence >= 0 else (op.comm, sequence, members)
 
@@ -86,7 +86,7 @@ class Meetings:
 
     def join(self, op: Op, clock: int, request: TimedRequest) -> Meeting | None:
         """A member begins a collective; None if messages time it."""
-        name, _, _, members, sizes = op.detail
+        name, _, _, members, sizes = op.detail[:5]
         seconds = formula_s(self._machine, name, members, sizes)
         if seconds is None:
             return None

@@ -109,7 +109,7 @@ def export(trace: Trace, machine: Machine, folder: str | Path, *, two_ports: boo
 
     Raises:
         TraceError: a message was never sent or never received, went through a buffered send, or is
-            too large for SimGrid.
+            too large for SimGrid; or a rank was killed.
     """
     folder = Path(folder)
     scale = _scale(trace)
@@ -253,6 +253,10 @@ class _Actions:
                 raise TraceError(
                     f"rank {rank} calls {call}, and SimGrid's replay has no one-sided "
                     "communication."
+                )
+            elif op.kind in (Kind.FAULT, Kind.DEATH):
+                raise TraceError(
+                    "in this run a rank was killed, and SimGrid's replay knows no deaths."
                 )
             elif op.kind != Kind.PASS:
                 post, waits[op.request] = self._message(rank, op)

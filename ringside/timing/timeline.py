@@ -42,12 +42,27 @@ class Timeline:
         self.unfinished = engine.unfinished()
         self._engine = engine
 
+    @property
+    def deaths_s(self) -> dict[int, float]:
+        """Rank -> when it was killed."""
+        ends = {rank: ops[-1] for rank, ops in enumerate(self.trace.ops) if ops}
+        return {rank: self.end_s[rank] for rank, op in ends.items() if op.kind == Kind.DEATH}
+
     @cached_property
     def spans(self) -> Sequence[list[Span]]:
         """Per rank, its time from 0 to its end without gaps."""
         if self._engine.fold is not None:
             return _SpansOfAll(self._stand_in, self._spans_of)
         return [self._spans_of(rank) for rank in range(self.world_size)]
+
+    def stretches(self, rank: int) -> list[Wait | Busy]:
+        """What a rank did for longer than an instant, in picoseconds."""
+        return self._engine.threads[self._stand_in[rank]].spans
+
+    def arrived_ps(self, message: int) -> int:
+        """When a message had arrived, by its number; -1: never."""
+        flight = self._engine.messages.get(message)
+        return flight.done if flight is not None else -1
 
     def _spans_of(self, rank: int) -> list[Span]:
         thread = self._engine.threads[self._stand_in[rank]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from mpi4py import MPI
@@ -56,6 +56,7 @@ _COLLECTIVES: dict[str, tuple[str, tuple[str, ...]]] = {
     "scatter": ("scatter", ("sendobj", "root")),
     "alltoall": ("alltoall", ("sendobj",)),
 }
+_FAULT_TOLERANCE = ("Ack_failed", "Agree", "Get_failed", "Is_revoked", "Revoke", "Shrink")
 # Calls that make a communicator, with the parameters that tell the new ones apart.
 _DERIVING: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Dup", "Idup", "Create", "Create_cart", "Sub", "Split_type"), ()),
@@ -353,7 +354,21 @@ def _methods() -> dict[str, Any]:
         if name[0].isupper() and hasattr(MPI.Comm, pending):
             methods[pending] = _collective_method(pending, kind, names, False)
     methods |= {name: _derive_method(name, names) for name, names in _DERIVING.items()}
+    if MPI.get_vendor()[0] != "Open MPI":
+        methods |= {name: _stand_in(name) for name in _FAULT_TOLERANCE}
     return methods
+
+
+def _stand_in(name: str) -> Callable[..., Any]:
+    """A call that mpi4py has on every library, and that does something else on most."""
+
+    def refuse(self: Any, *_: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"comm.{name} needs a library with ULFM: Open MPI, under `mpirun --with-ft ulfm`. On "
+            f"{MPI.get_vendor()[0]} mpi4py puts another call in its place: Shrink keeps the dead."
+        )
+
+    return refuse
 
 
 def _recording_class(name: str, of: type[MPI.Comm]) -> type[Any]:

@@ -1,0 +1,111 @@
+"""Failures that a run is given: which ranks die, when, and what goes with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ringside.errors import TargetError
+
+COLLECTIVES = ("split", "all", "none")
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_TEXT = re.compile(r"(node)?(\d+)@(?:op(\d+)|(\d+(?:\.\d+)?(?:e-?\d+)?)(s|ms|us|µs|ns))")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The death of a rank, or of all ranks of a node: without a word, as by SIGKILL.
+
+    Args:
+        rank: of the world.
+        at_s: on the virtual clock. What the rank is doing then stays undone.
+        op: instead: it dies in its operation of this number, from 1 on, before that is posted. A
+            Send is two operations, to post it and to wait; ``len(result.trace.ops[rank])`` tells
+            how many a rank has.
+        node: instead of ``rank``.
+    """
+
+    rank: int = -1
+    at_s: float | None = None
+    op: int | None = None
+    node: int = -1
+
+    def __post_init__(self) -> None:
+        if (self.rank < 0) == (self.node < 0) or (self.at_s is None) == (self.op is None):
+            raise TargetError(f"{self!r}: give a rank or a node, and at_s or op.")
+        if self.op is not None and (self.op < 1 or self.node >= 0):
+            raise TargetError(f"{self!r}: op is 1 or more, of one rank.")
+        if self.at_s is not None and not 0 <= self.at_s < 1e6:
+            raise TargetError(f"{self!r}: at_s must be in [0, 1e6) s.")
+
+    def __str__(self) -> str:
+        who = f"node{self.node}" if self.node >= 0 else str(self.rank)
+        return f"{who}@{f'op{self.op}' if self.at_s is None else f'{self.at_s:g}s'}"
+
+    @classmethod
+    def parse(cls, text: str) -> Kill:
+        """A kill as the command line has it: ``3@1.2ms``, ``3@op17`` or ``node1@2ms``.
+
+        Raises:
+            TargetError: it is none.
+
+        >>> Kill.parse("3@op17")
+        Kill(rank=3, at_s=None, op=17, node=-1)
+        """
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise TargetError(
+                f"--kill {text}: write 3@1.2ms (rank and time), 3@op17 (the operation in which it "
+                "dies) or node1@2ms."
+            )
+        node, number, op, time, unit = match.groups()
+        at_s = None if time is None else float(time) * _UNITS[unit]
+        who = {"node": int(number)} if node else {"rank": int(number)}
+        return cls(**who, at_s=at_s, op=None if op is None else int(op))
+
+
+class Failures:
+    """What goes wrong in a run.
+
+    Args:
+        kills: the deaths. They are found on the clock of a run without them, so a run is made for
+            each beforehand.
+        in_flight: what becomes of messages that a dead rank had sent and that had not arrived when
+            it died: "delivered" or "lost".
+        collectives: which members of a library collective, in the midst of which a rank dies after
+            it has given its part, get the result, the others an error: "split", a drawn half;
+            "all" or "none".
+        detect_s: how long survivors take to find a rank dead; None: the machine's
+            ``failure_detect_s``.
+        seed: draws the half.
+    """
+
+    def __init__(
+        self,
+        *kills: Kill,
+        in_flight: str = "delivered",
+        collectives: str = "split",
+        detect_s: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        if in_flight not in ("delivered", "lost"):
+            raise TargetError(f'in_flight ({in_flight!r}) must be "delivered" or "lost".')
+        if collectives not in COLLECTIVES:
+            raise TargetError(f"collectives ({collectives!r}) must be one of {COLLECTIVES}.")
+        self.kills = kills
+        self.in_flight = in_flight
+        self.collectives = collectives
+        self.detect_s = detect_s
+        self.seed = seed
+
+    @classmethod
+    def asked(cls, kills: Sequence[str] | None, lost: bool) -> Failures | None:
+        """What the options ``--kill`` and ``--lost`` ask for; None: nothing.
+
+        Raises:
+            TargetError: one of them can't be read.
+        """
+        if not kills:
+            return None
+        return cls(*map(Kill.parse, kills), in_flight="lost" if lost else "delivered")

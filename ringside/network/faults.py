@@ -1,0 +1,270 @@
+"""Failures as the survivors meet them: by ULFM's names, and in virtual time.
+
+kill        a rank dies instead of its next operation
+strike      nobody can move: requests that only a dead rank could end get ERR_PROC_FAILED
+ends        a receive from anybody, or a probe, that a death or a revocation ends
+interrupt   nobody can move, and no death is the reason: on revoked communicators requests end
+ask         what a rank asks or tells about failures; the engine says when it does
+
+A request that can be complete is completed: who dies, or revokes, ends only what would wait for
+ever. So neither the order in which frames come nor what a rank computes meanwhile decides which
+requests fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ringside.errors import LimitError, RankError
+from ringside.network import codec
+from ringside.network.collectives import Collectives
+from ringside.network.communicator import Communicator
+from ringside.network.deaths import Deaths
+from ringside.network.gathering import AMONG_SURVIVORS
+from ringside.network.messages import Messages
+from ringside.network.peers import Peer
+from ringside.network.requests import Fault, Requests, fault_op
+from ringside.network.wire import (
+    COMPLETION,
+    PROC_FAILED,
+    REVOKED,
+    About,
+    Frame,
+    Op,
+    Reply,
+    ReplyFrame,
+)
+from ringside.timing.queries import Query
+from ringside.trace import Kind
+from ringside.trace import Op as TraceOp
+
+
+class Faults:
+    """Deaths and revoked communicators of a run, and what follows from them.
+
+    Args:
+        alpha_ps: how long the news of a revocation takes.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        deaths: Deaths,
+        requests: Requests,
+        messages: Messages,
+        collectives: Collectives,
+        alpha_ps: int,
+    ) -> None:
+        self._peers = peers
+        self._deaths = deaths
+        self._requests = requests
+        self._messages = messages
+        self._collectives = collectives
+        self._alpha_ps = alpha_ps
+        self.revoked: dict[int, Fault] = {}  # by communicator; known to others at ``known_ps``
+        self.foreseen = deaths.foreseen
+        self._knows: set[tuple[int, int]] = set()  # communicator, rank: calls on it fail at once
+
+    # -- dying -----------------------------------------------------------------------------------
+
+    def kills(self, peer: Peer) -> bool:
+        """Let a rank die if its time has come.
+
+        Raises:
+            LimitError: somebody could access its window afterwards.
+        """
+        if not self._deaths.due(peer.rank, len(peer.ops)):
+            return False
+        if any(comm.sizes for comm in self._collectives.comms.values()):
+            raise LimitError(peer.rank, "can't be killed while there are windows: use messages")
+        death = self._deaths.happen(peer.rank)
+        peer.ops.append(TraceOp(Kind.DEATH, detail=(death.time_ps,), site=peer.site))
+        peer.dead = True
+        self._requests.stop(peer)
+        self._requests.replies.append((peer, ReplyFrame(Reply.DIE, (), 0)))
+        if self._requests.engine is not None:
+            self._requests.engine.news()
+        return True
+
+    def kills_inside(self, peer: Peer, comm: Communicator, frame: Frame) -> bool:
+        """Let a rank die in an exchange: between its send, its receive and its wait."""
+        if not self._deaths.due(peer.rank, len(peer.ops) + 2):
+            return False
+        send, receive = frame.halves()
+        self._messages.isend(peer, comm, send)
+        if not self.kills(peer):
+            self._messages.irecv(peer, comm, receive)
+            self.kills(peer)
+        return True
+
+    def told(self) -> str:
+        """The deaths so far as the beginning of a sentence; empty if there are none."""
+        if not self._deaths.dead:
+            return ""
+        text = self._deaths.told(sorted(self._deaths.dead))
+        return text[0].upper() + text[1:]
+
+    def with_cure(self, error: RankError) -> RankError:
+        """An error that ended a rank, with what to do if it is another one's death."""
+        told = next((d.told for d in self._deaths.happened() if d.told in error.message), "")
+        if not told:
+            return error
+        cure = (
+            "To go on without a dead rank, catch MPI.Exception, and let all survivors call "
+            "comm.Revoke() and comm.Shrink()."
+        )
+        return RankError(error.rank, error.type_name, error.message, error.frames, cure)
+
+    # -- what survivors see ----------------------------------------------------------------------
+
+    def strike(self) -> bool:
+        """End what only dead ranks could complete; returns whether there was any."""
+        if not self._deaths.dead:
+            return False
+        before, num_ended = self._requests.num_running, 0
+        for comm in list(self._collectives.comms.values()):
+            if self._deaths.dead.isdisjoint(comm.members):
+                continue
+            ended = [(request, [rank]) for request, rank in self._messages.left_behind(
+                comm, self._deaths.dead
+            )]  # fmt: skip
+            ended += self._collectives.broken(comm)
+            for request, ranks in ended:
+                known_ps = self._deaths.known_ps(ranks)
+                self._requests.fail(request, Fault(PROC_FAILED, self._deaths.told(ranks), known_ps))
+            num_ended += len(ended)
+        return num_ended > 0 or self._requests.num_running > before
+
+    def interrupt(self) -> bool:
+        """End what waits on revoked communicators; returns whether there was any."""
+        num_ended = 0
+        for number, fault in self.revoked.items():
+            comm = self._collectives.comms[number]
+            ended = list(self._messages.abandoned(comm))
+            for gathering in comm.gatherings.values():
+                if gathering.name not in AMONG_SURVIVORS and not gathering.failed:
+                    ended += self._collectives.given_up(gathering)
+            for request in ended:
+                self._knows.add((number, request.rank))
+                self._requests.fail(request, fault)
+            num_ended += len(ended)
+        return num_ended > 0
+
+    def ends(self, query: Query) -> int:
+        """When a receive from anybody, or a probe, ends with an error; -1: never."""
+        fault = self._ending(query)
+        return fault.known_ps if fault is not None else -1
+
+    def _ending(self, query: Query) -> Fault | None:
+        number = self._messages.comm_of(query)
+        members = self._collectives.comms[number].members
+        source = query.probe[1] if query.kind == "probe" else -1
+        acked = self._deaths.acked.get((number, query.rank), frozenset())
+        fatal = self._deaths.dead & set(members if source < 0 else [members[source]])
+        faults = [
+            Fault(PROC_FAILED, self._deaths.told([rank]), self._deaths.known_ps([rank]))
+            for rank in sorted(fatal)
+            if source >= 0 or rank not in acked
+        ]
+        faults += [self.revoked[number]] if number in self.revoked else []
+        return min(faults, key=lambda fault: fault.known_ps, default=None)
+
+    def end_receive(self, query: Query) -> None:
+        """A receive from anybody has come to its end."""
+        fault = self._ending(query)
+        assert fault is not None, "ends has said so"
+        self._learn(query, fault)
+        self._requests.fail(self._messages.give_up(query), fault)
+
+    def end_probe(self, query: Query) -> ReplyFrame:
+        """The answer to a probe that has come to its end."""
+        fault = self._ending(query)
+        assert fault is not None, "ends has said so"
+        self._learn(query, fault)
+        return _error(fault)
+
+    def _learn(self, query: Query, fault: Fault) -> None:
+        if fault.code == REVOKED:
+            self._knows.add((self._messages.comm_of(query), query.rank))
+
+    # -- revoked communicators -------------------------------------------------------------------
+
+    def refuses(self, peer: Peer, comm: Communicator, frame: Frame) -> bool:
+        """Let a message's call fail at once on a communicator that its rank knows to be revoked."""
+        if (comm.number, peer.rank) not in self._knows:
+            return False
+        fault = self.revoked[comm.number]
+        if frame.op == Op.PROBE:
+            self._requests.replies.append((peer, _error(fault)))
+            return True
+        numbers = (
+            (frame.request, frame.request + 1) if frame.op == Op.EXCHANGE else (frame.request,)
+        )
+        requests = []
+        for number in numbers:
+            request = self._requests.open(peer, number)
+            peer.ops.append(fault_op(comm.path, number, fault._replace(known_ps=0), frame.site))
+            self._requests.end_with(request, fault)
+            request.ready = True
+            requests.append(request)
+        if frame.op == Op.EXCHANGE:
+            self._requests.wait_for(peer, frame.site, numbers, tuple(requests))
+        return True
+
+    def joined(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
+        """A rank has joined a collective, on a communicator that it may know to be revoked."""
+        request = peer.requests.get(frame.request)
+        if (comm.number, peer.rank) not in self._knows or request is None or request.ready:
+            return
+        gathering = request.gathering
+        if gathering is not None and gathering.name not in AMONG_SURVIVORS:
+            gathering.failed = True
+            self._requests.fail(request, self.revoked[comm.number]._replace(known_ps=0))
+
+    # -- what ranks ask --------------------------------------------------------------------------
+
+    def ask(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
+        """A rank asks about failures, or revokes: the engine finds out when."""
+        about = About(frame.flags)
+        self._requests.ask(peer, frame.site, Query(
+            peer.rank, len(peer.ops), "failures", key=("failures", about, comm.number),
+            failures=(comm.number, about, frame.extra),
+        ))  # fmt: skip
+
+    def answer(self, query: Query, time_ps: int) -> ReplyFrame:
+        """What is known of a communicator's failures at that time."""
+        number, about, most = query.failures
+        known = [
+            death.rank
+            for death in self._deaths.happened()
+            if death.rank in self._collectives.comms[number].rank_of
+            and self._deaths.known_ps([death.rank]) <= time_ps
+        ]
+        here = number, query.rank
+        value: object = tuple(known)
+        if about == About.ACK_FAILED:
+            acked = self._deaths.acked.get(here, frozenset())
+            fresh = [rank for rank in known if rank not in acked]
+            self._deaths.acked[here] = acked | set(fresh if most < 0 else fresh[:most])
+            value = len(self._deaths.acked[here])
+        elif about == About.IS_REVOKED:
+            fault = self.revoked.get(number)
+            value = fault is not None and (here in self._knows or fault.known_ps <= time_ps)
+        elif about == About.REVOKE:
+            if number not in self.revoked:
+                peer = self._peers[query.rank]
+                where = peer.sites[peer.site].where if 0 <= peer.site < len(peer.sites) else ""
+                told = f"rank {query.rank} revoked the communicator{where and f' at {where}'}"
+                self.revoked[number] = Fault(REVOKED, told, time_ps + self._alpha_ps)
+            self._knows.add(here)
+            assert self._requests.engine is not None, "it has answered"
+            self._requests.engine.news()
+        body = codec.encode(value)
+        return ReplyFrame(Reply.KNOWN, (body,), len(body))
+
+
+def _error(fault: Fault) -> ReplyFrame:
+    """The answer to a probe that ends with an error."""
+    told = fault.told.encode()
+    head = COMPLETION.pack(0, -1, -1, 0, fault.code, 2, 0, 0, len(told))
+    return ReplyFrame(Reply.DONE, (head, told), len(head) + len(told), 1)
