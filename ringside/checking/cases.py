@@ -89,6 +89,8 @@ class Case:
         machines: what ``machine`` may name beside those of ``ringside run``.
         declared_like: how the names of passes begin whose work is declared, where they are
             announced.
+        exact: whether ``check`` is asked by ``check_exactly``, in a test of values. Elsewhere a
+            class may allow more, so that low precision costs its points once.
         p: ranks of ``comm``.
         seed: what inputs are drawn from.
         members: ranks of a world of ``world`` ranks that make up ``comm``; (): the whole world.
@@ -103,6 +105,7 @@ class Case:
     through: ClassVar[str] = ""
     what: ClassVar[str] = "result"
     declared_like: ClassVar[str] = ""
+    exact: ClassVar[bool] = False
     unsaid: ClassVar[tuple[str, ...]] = ()
     machines: ClassVar[Mapping[str, Machine]] = {}
 
@@ -144,15 +147,24 @@ class Case:
                     break
             raise
 
+    def check_exactly(self, run: Result) -> None:
+        """``compare``, with all that a test of values asks."""
+        self._but("exact", True).compare(run)
+
     def _would_pass(self, run: Result, values: Any) -> bool:
         """Whether a run would be right if these values were."""
-        mistaken = copy.copy(self)
-        object.__setattr__(mistaken, "right", lambda: values)
+        mistaken = self._but("right", lambda: values)
         try:
             mistaken.check(run)
         except Verdict:
             return False
         return True
+
+    def _but(self: Self, name: str, value: Any) -> Self:
+        """The same with another attribute, which is no field."""
+        other = copy.copy(self)
+        object.__setattr__(other, name, value)
+        return other
 
     def check(self, run: Result) -> None:
         """Raise a verdict unless every rank returned what it must."""

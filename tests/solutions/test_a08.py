@@ -71,27 +71,27 @@ def test_the_whole_layers_are_torchs(cases, name):
 
 
 def test_a_wrong_result_is_not_right(session, cases):
-    case = cases["MlpLayer"](2, 4, (5, 7), exact=True)
+    case = cases["MlpLayer"](2, 4, (5, 7))
     run = called(session, case)
-    case.check(run)
+    case.check_exactly(run)
     for number, name in enumerate(case.result_names):
         (results,) = run.values[1]["results"]
         results[number].flat[0] += 1e-9
         with pytest.raises(Verdict, match=f"rank 1's {name} is"):
-            case.check(run)
-        case.with_(exact=False).check(run)  # roughly it is
+            case.check_exactly(run)
+        case.check(run)  # roughly it is
         results[number].flat[0] -= 1e-9
 
 
 @pytest.mark.parametrize("name", WIDTHS)
 def test_a_usual_mistake_is_named(session, cases, name):
-    case = cases[name](3, 4, WIDTHS[name], exact=True)
+    case = cases[name](3, 4, WIDTHS[name])
     run = called(session, case)
     for sentence, values in case.wrong().items():
         for value, mistaken in zip(run.values, values, strict=True):
             value["results"] = [mistaken]
         with pytest.raises(Verdict) as caught:
-            case.compare(run)
+            case.check_exactly(run)
         assert caught.value.sentence.endswith(sentence)
 
 

@@ -3,7 +3,6 @@
 Times and bytes are those that the docstrings of the modules allow.
 """
 
-import copy
 import functools
 import math
 from dataclasses import dataclass, field
@@ -38,7 +37,6 @@ class Sum(Vectors):
     special: bool = field(default=False, kw_only=True)
     again: bool = field(default=False, kw_only=True)
 
-    exact = False
     half = False  # of an all-reduce: one of the functions that it is made of
     inside = "checks/inside.py"
     plainly = ""  # what calls the function where nothing more is to be seen than what it returns
@@ -119,12 +117,6 @@ class Sum(Vectors):
             look = self.check_value
         for rank, value in enumerate(run.values):
             look(rank, value)
-
-    def check_exactly(self, run):
-        """The same to the last digit, in the dtype of x."""
-        exactly = copy.copy(self)
-        object.__setattr__(exactly, "exact", True)
-        exactly.check(run)
 
     def check_value(self, rank, value, what="", of=None):
         """One result; ``of`` is the call that it is of."""

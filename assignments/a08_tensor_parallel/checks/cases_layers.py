@@ -1,6 +1,6 @@
 """The calls of mlp.py, attention.py and cross_entropy.py that the tests make."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -118,7 +118,7 @@ class MeasuredLayer(MlpLayer):
     result_names = MlpLayer.result_names[:2]
     n: int = 256
     widths: tuple = (512, 2048)
-    exact: bool = field(default=True, kw_only=True)
+    exact = True
 
     def inputs(self, rank):
         return self.arguments(rank)

@@ -23,11 +23,7 @@ class OnTorch(Case):
     """A call on torch's ranks."""
 
     machines: ClassVar = {"slow cores": SLOW, "slow links": SLOW.with_(alpha_s=5e-6)}
-    exact: bool = dataclasses.field(default=False, kw_only=True)  # as in ``checks/cases.py``
     machine: str = dataclasses.field(default="buffered", kw_only=True)
-
-    def __str__(self):
-        return super().__str__().replace(", exact", "")
 
     def part(self, array, rank, axis=0):
         """A rank's part, as torch's ``tensor_split`` makes it; of an axis None the whole."""
@@ -385,7 +381,7 @@ class MeasuredPair(OnTorch):
     n: int = 256
     widths: tuple = (512, 2048)
     dtype: str = "float64"
-    exact: bool = dataclasses.field(default=True, kw_only=True)
+    exact = True
 
     def inputs(self, rank):
         d, h = self.widths

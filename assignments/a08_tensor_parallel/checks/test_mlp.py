@@ -15,29 +15,25 @@ from ringside.checking.suite import Suite, group
 suite = Suite("mlp")
 
 
-@suite.test(
-    "values",
-    "values",
-    MlpLayer(2, 3, (6, 8), exact=True),
-    MlpLayer(4, 4, (6, 8), exact=True),
-    weight=3,
-)
+@suite.test("values", "values", MlpLayer(2, 3, (6, 8)), MlpLayer(4, 4, (6, 8)), weight=3)
 def test_forward_and_backward_on_2_4_and_8_ranks(case, run):
     """Plain sizes: p divides what travels. Only the next test has others."""
+    case.check_exactly(run)
 
 
 @suite.test(
     "uneven",
     "values",
-    MlpLayer(3, 4, (5, 7), exact=True),
-    MlpLayer(1, 2, (5, 7), exact=True),
-    MlpLayer(4, 3, (3, 3), exact=True),
+    MlpLayer(3, 4, (5, 7)),
+    MlpLayer(1, 2, (5, 7)),
+    MlpLayer(4, 3, (3, 3)),
     # With a few hidden units a rank, right ones miss the bound now and then: by cancellation.
-    MlpLayer(3, 6, (7, 48), "float32", exact=True),
+    MlpLayer(3, 6, (7, 48), "float32"),
     weight=12,
 )
 def test_any_widths_samples_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
+    case.check_exactly(run)
 
 
 @suite.test("shards", "values", MlpShard(3), MlpShard(2, (5, 7), "float32", order="F"), weight=8)
@@ -53,14 +49,12 @@ def test_inputs_stay_as_they_were(case, run):
 @suite.test(
     "calls",
     "values",
-    *(
-        MlpLayer(3, 3, (6, 8), how=how, exact=True)
-        for how in ("twice", "updated", "in order", "last first")
-    ),
+    *(MlpLayer(3, 3, (6, 8), how=how) for how in ("twice", "updated", "in order", "last first")),
     weight=15,
 )
 def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
+    case.check_exactly(run)
 
 
 test_real_mpi = suite.real_ranks("values", MlpLayer(3, 4))

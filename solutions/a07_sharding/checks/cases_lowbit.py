@@ -19,21 +19,18 @@ KINDS = {
 
 @dataclass(frozen=True)
 class LowBit(Case):
-    """A call on vectors of n elements.
+    """A call on vectors of n elements, of which all are near with ``check_exactly``, and else half.
 
     Attributes:
         kind: "even": from -1 to 1, with a 1 in each block; "uneven": up to 0.001, 1 or 1000, by
             blocks; "alike": from 0.5 to 1, so that sums grow; "zeros": most blocks are zeros;
             "special": like "even", with NaN and infinities.
-        asks: "values" must be right. Where "zeros" are asked, these must be; where something else
-            is asked, half of the numbers may be off.
     """
 
     n: int = 32
     bits: int = 8
     block: int = 16
     kind: str = "even"
-    asks: str = "values"
     machine: str = field(default="buffered", kw_only=True)
 
     def vector(self, rank):
@@ -86,8 +83,8 @@ class LowBit(Case):
             if getattr(value, "dtype", None) != "float32" or np.shape(value) != right.shape:
                 assert_array(value, right.astype("float32"), None, self, what)
             wrong = too_far(value, right, allowed)
-            if self.asks != "values" and wrong.sum() <= wrong.size / 2:
-                wrong &= (right == 0) & (self.asks == "zeros")
+            if not self.exact and wrong.sum() <= wrong.size / 2:
+                wrong &= (right == 0) & (self.kind == "zeros")
             if not wrong.any():
                 continue
             k = int(np.argmax(wrong))

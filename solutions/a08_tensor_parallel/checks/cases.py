@@ -100,14 +100,15 @@ def in_miniature(machine, tokens, width, n, d):
 class Layer(Case):
     """Forward and backward pass of a layer.
 
+    ``check_exactly`` compares all results, to the last digit asked for; ``check`` those that other
+    layers get, roughly.
+
     Attributes:
         n: samples, B.
         widths: as the class says.
         how: what is called (``checks/inside.py:passes``).
         then: ``(n, *widths)`` of a second layer; (): as the first one.
         then_dtype: of the second layer, where it is another one.
-        exact: all results are compared, to the last digit asked for; else those that other layers
-            get, roughly.
         wide: the time is that of a run stretched to so many ranks; 0: of the run itself.
     """
 
@@ -133,7 +134,6 @@ class Layer(Case):
     then: tuple = ()
     then_dtype: str = ""
     wide: int = 0
-    exact: bool = dataclasses.field(default=False, kw_only=True)
     machine: str = dataclasses.field(default="buffered", kw_only=True)
 
     def drawn(self, rng):
@@ -150,7 +150,6 @@ class Layer(Case):
 
     def __str__(self):
         text = super().__str__().replace(f", how {self.how}", "")  # sentences say it
-        text = text.replace(", exact", "")
         return text.replace(self.function, self.called, 1)
 
     @functools.cached_property

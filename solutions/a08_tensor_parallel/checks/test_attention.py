@@ -16,29 +16,25 @@ suite = Suite("attention")
 EVEN = (6, 4, 3, 5)
 
 
-@suite.test(
-    "values",
-    "values",
-    AttentionLayer(2, 2, EVEN, exact=True),
-    AttentionLayer(4, 4, EVEN, exact=True),
-    weight=3,
-)
+@suite.test("values", "values", AttentionLayer(2, 2, EVEN), AttentionLayer(4, 4, EVEN), weight=3)
 def test_forward_and_backward_on_2_4_and_8_ranks(case, run):
     """Plain sizes: p divides the positions. Only the next test has others."""
+    case.check_exactly(run)
 
 
 @suite.test(
     "uneven",
     "values",
-    AttentionLayer(3, 2, (5, 7, 2, 3), exact=True),
-    AttentionLayer(1, 2, (5, 7, 2, 3), exact=True),
-    AttentionLayer(4, 3, EVEN, exact=True),
-    AttentionLayer(4, 3, (4, 2, 3, 2), exact=True),
-    AttentionLayer(3, 4, (6, 4, 3, 3), "float32", exact=True),
+    AttentionLayer(3, 2, (5, 7, 2, 3)),
+    AttentionLayer(1, 2, (5, 7, 2, 3)),
+    AttentionLayer(4, 3, EVEN),
+    AttentionLayer(4, 3, (4, 2, 3, 2)),
+    AttentionLayer(3, 4, (6, 4, 3, 3), "float32"),
     weight=11,
 )
 def test_any_heads_positions_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
+    case.check_exactly(run)
 
 
 @suite.test(
@@ -61,13 +57,14 @@ def test_inputs_stay_as_they_were(case, run):
     "calls",
     "values",
     *(
-        AttentionLayer(3, 3, (6, 4, 2, 2), how=how, exact=True)
+        AttentionLayer(3, 3, (6, 4, 2, 2), how=how)
         for how in ("twice", "updated", "in order", "last first")
     ),
     weight=15,
 )
 def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
+    case.check_exactly(run)
 
 
 test_real_mpi = suite.real_ranks("values", AttentionLayer(3, 2))

@@ -16,15 +16,10 @@ def assert_moved_at_all(run, case):
         raise case.fail("no rank sent anything; a row's loss needs the words of all ranks.")
 
 
-@suite.test(
-    "values",
-    "values",
-    LossLayer(2, 4, (12,), exact=True),
-    LossLayer(4, 4, (12,), exact=True),
-    weight=3,
-)
+@suite.test("values", "values", LossLayer(2, 4, (12,)), LossLayer(4, 4, (12,)), weight=3)
 def test_losses_and_gradients_on_2_4_and_8_ranks(case, run):
     """Plain sizes: p divides samples and words. Only the next test has others."""
+    case.check_exactly(run)
 
 
 @suite.test(
@@ -32,20 +27,20 @@ def test_losses_and_gradients_on_2_4_and_8_ranks(case, run):
     "values",
     group(
         "words and samples that p does not divide",
-        LossLayer(3, 6, (11,), exact=True), LossLayer(4, 5, (12,), exact=True),
-        LossLayer(1, 2, (5,), exact=True),
+        LossLayer(3, 6, (11,)), LossLayer(4, 5, (12,)), LossLayer(1, 2, (5,)),
         weight=5,
     ),
     group(
         "ranks without words and no samples",
-        LossLayer(4, 4, (3,), exact=True), LossLayer(3, 0, (5,), exact=True),
-        LossLayer(4, 4, (3,), logits="rows", exact=True),  # some rows are negative everywhere
+        LossLayer(4, 4, (3,)), LossLayer(3, 0, (5,)),
+        LossLayer(4, 4, (3,), logits="rows"),  # some rows are negative everywhere
         weight=4,
     ),
-    group("float32", LossLayer(3, 6, (12,), "float32", exact=True)),
+    group("float32", LossLayer(3, 6, (12,), "float32")),
 )  # fmt: skip
 def test_any_vocabulary_samples_and_dtypes(case, run):
     """p need not divide anything, and a rank may have nothing."""
+    case.check_exactly(run)
 
 
 @suite.test(
@@ -72,14 +67,12 @@ def test_inputs_stay_as_they_were(case, run):
 @suite.test(
     "calls",
     "values",
-    *(
-        LossLayer(3, 6, (9,), how=how, exact=True)
-        for how in ("twice", "updated", "in order", "last first")
-    ),
+    *(LossLayer(3, 6, (9,), how=how) for how in ("twice", "updated", "in order", "last first")),
     weight=15,
 )
 def test_second_call_is_independent(case, run):
     """Nothing is kept from one call to the next."""
+    case.check_exactly(run)
 
 
 test_real_mpi = suite.real_ranks("values", LossLayer(3, 6))

@@ -195,3 +195,24 @@ def test_a_case_of_a_formula_carries_its_value_where_no_oracle_is_handed_out():
 def test_a_case_without_inputs_is_an_authors_fault():
     with pytest.raises(NotImplementedError):
         Case().inputs(0)
+
+
+@dataclass(frozen=True)
+class Rounded(Case):
+    def right(self):
+        return [np.array([1.0])]
+
+    def wrong(self):
+        return {"This is 1 + 1e-6.": [np.array([1 + 1e-6])]}
+
+    def check(self, run):
+        for value, right in zip(run.values, self.right(), strict=True):
+            assert_like(value, right, self, "it", None if self.exact else 1e-3)
+
+
+def test_tests_of_values_may_ask_for_more_digits_than_others() -> None:
+    case, run = Rounded(), SimpleNamespace(values=[np.array([1 + 1e-6])])
+    case.compare(run)
+    with pytest.raises(Verdict, match=r"This is 1 \+ 1e-6\.$"):
+        case.check_exactly(run)
+    case.compare(run)

@@ -204,6 +204,14 @@ def test_the_line_of_real_ranks_has_the_case_that_fails_on_the_network(folder: P
     assert str(found["test_real"]["reproduce"]).endswith('--test real --case "p=3"')
 
 
+def test_wrong_values_may_show_bytes_and_no_messages_show_none(folder: Path) -> None:
+    tests = folder / "checks" / "test_ring.py"
+    tests.write_text(TESTS.replace("Shift(3, n=5))", "Shift(3, n=5), checked=False)"))
+    assert "test_bytes" not in failed(folder, "return result", "return 2 * result")
+    nothing = failed(folder, "    result = np.empty_like(x)\n", "    return 2 * x\n")
+    assert "no rank sent anything" in str(nothing["test_bytes"]["message"])
+
+
 def test_a_group_keeps_its_share(folder: Path) -> None:
     found = failed(folder, "    return result\n", "    return -result if p % 2 else result\n")
     assert found["test_values"]["earned"] == pytest.approx(22.5)
