@@ -31,7 +31,7 @@ def test_rows_and_gradients_on_2_to_5_ranks(case, run):
 
 
 @suite.test(
-    "values",
+    "gradients",
     "values",
     Conv2d(2, (4,), 2, parts=WEIGHTS),
     Conv2d(3, (3,), 2, (3, 1), parts=WEIGHTS),

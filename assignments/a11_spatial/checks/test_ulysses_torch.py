@@ -26,7 +26,7 @@ def test_results_on_2_to_5_ranks(case, run):
 
 
 @suite.test(
-    "values",
+    "gradients",
     "values",
     Ulysses(2, batch=2, parts=GRADIENTS),
     Ulysses(3, 2, 2, 3, parts=GRADIENTS),

@@ -33,7 +33,7 @@ def test_result_on_2_to_5_ranks(case, run):
 
 
 @suite.test(
-    "values", "values", ZigzagAttention(1, parts=GRADIENTS),
+    "gradients", "values", ZigzagAttention(1, parts=GRADIENTS),
     *(ZigzagAttention(p, parts=GRADIENTS, announced=True) for p in (2, 3)), weight=1,
 )  # fmt: skip
 def test_gradients_on_2_to_5_ranks(case, run):

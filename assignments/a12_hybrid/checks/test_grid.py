@@ -131,9 +131,8 @@ def test_asked_axes_are_inside_nodes(case, run):
 
 
 @suite.test(
-    "refused", "safety", Place(inside=("data", "tensor"), ranks_per_node=8, raises="ValueError"),
+    "place", "safety", Place(inside=("data", "tensor"), ranks_per_node=8, raises="ValueError"),
     Place(inside=("tensor",), raises="ValueError"), Place(inside=("expert",), raises="ValueError"),
-    weight=4,
 )  # fmt: skip
 def test_groups_that_would_cross_nodes_are_refused(case, run):
     """With ValueError."""

@@ -16,17 +16,17 @@ NARROW = (1, 2, 2, 6)
 suite = Suite("conv")
 
 
-@suite.test("values", "values", Forward(2), Forward(4), weight=2)
+@suite.test("values", "values", Forward(2), Forward(4), weight=1)
 def test_forward_on_2_to_5_ranks(case, run):
     """y alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=3)
+@suite.test("images", "values", Both(2, parts=OF_INPUTS), Both(4, parts=OF_INPUTS), weight=1)
 def test_gradient_of_the_images(case, run):
     """dx alone."""
 
 
-@suite.test("values", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=3)
+@suite.test("gradients", "values", Both(2, parts=OF_FILTERS), Both(3, parts=OF_FILTERS), weight=1)
 def test_gradients_of_filters_and_biases(case, run):
     """dw and db alone."""
 

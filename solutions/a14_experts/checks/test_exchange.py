@@ -105,9 +105,7 @@ def test_exchange_counts_once(case, run):
 test_exchange_given_communicator = suite.given_communicator(
     "communicator", Dispatch(3, (5, 4, 6), 3), weight=2
 )
-test_exchange_sends_may_wait = suite.waiting_sends(
-    "any_timing", Dispatch(3, (5, 4, 6), 3).in_part()
-)
+test_exchange_sends_may_wait = suite.waiting_sends("any_timing", Dispatch(3, (5, 4, 6), 3))
 test_exchange_inputs_and_a_second_call = suite.second_call(
     "calls", Forward(2, (5, 4), 2, share=1.0), kind="safety", inputs_kept=True, weight=10
 )

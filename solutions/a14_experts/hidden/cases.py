@@ -173,7 +173,7 @@ hidden(
     *(Forward(4, (4,), experts, "even") for experts in (4, 8)),
 )
 hidden(exchange.test_exchange_given_communicator, Dispatch(4, (5, 4, 6, 3)))
-hidden(exchange.test_exchange_sends_may_wait, Dispatch(4, (5, 4, 6, 3)).in_part())
+hidden(exchange.test_exchange_sends_may_wait, Dispatch(4, (5, 4, 6, 3)))
 hidden(exchange.test_exchange_inputs_and_a_second_call, Forward(4, (5, 4, 6, 3), share=1.0))
 hidden(
     exchange.test_exchange_time_on_two_nodes,
