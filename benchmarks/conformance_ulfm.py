@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -170,8 +171,14 @@ def real(name: str, there: Path, folder: Path) -> dict[int, Any]:
         path.unlink()
     command = [there / "mpirun", *root, "--oversubscribe", "--with-ft", "ulfm", "-n", str(ranks),
                there / "python", "programs.py", name, "."]  # fmt: skip
-    with contextlib.suppress(subprocess.TimeoutExpired):  # mpirun may not end though ranks have
-        subprocess.run(command, cwd=folder, timeout=RUN_S, capture_output=True)
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as run:  # fmt: skip
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it may stay though ranks have ended
+            run.wait(RUN_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
     dead = {kill.rank for kill in kills}
     return {
         rank: json.loads((folder / f"{rank}.json").read_text()) if rank not in dead else None
