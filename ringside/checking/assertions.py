@@ -204,7 +204,8 @@ def assert_array(
         at = ", ".join(str(index) for index in position)
         raise case.fail(
             f"{what} is wrong in {int(wrong.sum())} of {value.size} elements: "
-            f"element {at} is {value[position]!s}; it must be {expected[position]!s}."
+            f"{f'element {at}' if at else 'it'} is {value[position]!s}; it must be "
+            f"{expected[position]!s}."
             f"{resemblance(value, expected, wrong, case.p, parts, scale)}"
         )
 
