@@ -106,8 +106,9 @@ class Faults:
 
     def with_cure(self, error: RankError) -> RankError:
         """An error that ended a rank, with what to do if it is another one's death."""
-        told = next((d.told for d in self._deaths.happened() if d.told in error.message), "")
-        if not told:
+        if not any(death.told in error.message for death in self._deaths.happened()):
+            return error
+        if error.type_name != "Exception":  # not MPI's, but torch's
             return error
         cure = (
             "To go on without a dead rank, catch MPI.Exception, and let all survivors call "
