@@ -106,9 +106,8 @@ class Faults:
 
     def with_cure(self, error: RankError) -> RankError:
         """An error that ended a rank, with what to do if it is another one's death."""
-        if not any(death.told in error.message for death in self._deaths.happened()):
-            return error
-        if error.type_name != "Exception":  # not MPI's, but torch's
+        deaths = self._deaths.happened() if error.type_name == "Exception" else []  # MPI's
+        if not any(death.told in error.message for death in deaths):
             return error
         cure = (
             "To go on without a dead rank, catch MPI.Exception, and let all survivors call "
@@ -157,6 +156,8 @@ class Faults:
         return fault.known_ps if fault is not None else -1
 
     def _ending(self, query: Query) -> Fault | None:
+        if not self._deaths.dead and not self.revoked:
+            return None
         number = self._messages.comm_of(query)
         members = self._collectives.comms[number].members
         source = query.probe[1] if query.kind == "probe" else -1
