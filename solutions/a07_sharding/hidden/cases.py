@@ -383,13 +383,13 @@ hidden(
     hsdp.test_bytes_between, Levels(4, 2), *both(Levels, (4, 2), (3, 4), (4, 5), parts=LAYERS),
     Levels(4, 2, parts=(5000, 3)),
 )  # fmt: skip
-for test, asks in (
-    (hsdp.test_given_groups_are_used, "groups"),
-    (hsdp.test_everything_is_waited_for, "waits"),
+for test, asks, weight in (
+    (hsdp.test_given_groups_are_used, "groups", 3),
+    (hsdp.test_everything_is_waited_for, "waits", 1),
 ):
     hidden(
         test, group("gather", Gather(4, 2, parts=LAYERS)),
-        group("synchronise", Synchronise(4, 2, parts=LAYERS, asks=asks)),
+        group("synchronise", Synchronise(4, 2, parts=LAYERS, asks=asks), weight=weight),
     )  # fmt: skip
 hidden(hsdp.test_both_levels_work_at_once, hsdp.AT_ONCE)
 hidden(hsdp.test_a_step_beats_plain_sharding_over_slow_links, StepOf(8, 2, machine=hsdp.ZARATAN))
