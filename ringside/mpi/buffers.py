@@ -99,9 +99,12 @@ class Region:
 
     @property
     def address(self) -> int:
-        """Where the buffer lies in memory."""
-        where: int = np.frombuffer(self.view, np.uint8).__array_interface__["data"][0]
-        return where
+        """Where the first byte of the data lies in memory; 0 where there is none."""
+        if not self.nbytes:
+            return 0
+        first = 0 if self.datatype.offsets is None else int(self.datatype.offsets[0])
+        where: int = self._flat().__array_interface__["data"][0]
+        return where + first
 
     def checksum(self) -> int:
         """Return a number that changes when the data does."""

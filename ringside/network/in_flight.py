@@ -52,11 +52,15 @@ class InFlight:
         self._number = 0
 
     def add(self, call: Callable[[], str], address: int) -> tuple[Awaited, Awaited | None]:
-        """Register a call that was given the buffer at an address; and who waits for it already."""
+        """Register a call that was given the buffer at an address; and who waits for it already.
+
+        Args:
+            address: 0 of a buffer without elements, which many may wait for.
+        """
         self._number += 1
         awaited = Awaited(self._number % _MOST, call)
         self._calls[awaited.number] = awaited
-        last = self._of_buffer.get(address)
+        last = self._of_buffer.get(address) if address else None
         if last is not None and last.until is not None:
             last = None
         if last is not None:

@@ -168,7 +168,9 @@ def storage(tensor: torch.Tensor) -> int:
 
 
 def address(tensor: torch.Tensor) -> int:
-    """Where the tensor's first element lies, among all tensors of the rank."""
+    """Where the tensor's first element lies, among all tensors of the rank; 0 if it has none."""
+    if not tensor.numel():
+        return 0
     return storage(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
 

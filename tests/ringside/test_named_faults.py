@@ -641,3 +641,41 @@ def test_columns_that_are_received_as_columns_are_no_fault(tmp_path: Path) -> No
     path = tmp_path / "program.py"
     path.write_text(f"{MPI}comm.Bcast(np.asfortranarray(np.ones((2, 3))))\n")
     assert not run(str(path), 2).notes
+
+
+def test_receives_that_share_no_element_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    program = """
+        table = np.zeros((3, 2))
+        columns = [MPI.DOUBLE.Create_subarray([3, 2], [3, 1], [0, k]).Commit() for k in (0, 1)]
+        empty = table[:0]
+        if rank == 0:
+            into = [[table, columns[0]], [table, columns[1]], empty, empty]
+            sources = [1, 2, 1, 2]
+            MPI.Request.Waitall([comm.Irecv(*each) for each in zip(into, sources)])
+            assert (table == [1, 2]).all()
+        else:
+            comm.Send(np.full(3, float(rank)), dest=0)
+            comm.Send(empty, dest=0)
+    """
+    path.write_text(MPI + textwrap.dedent(program))
+    assert not run(str(path), 3).notes
+
+
+def test_tensors_without_elements_that_are_received_at_once_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    program = """
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        empty = [torch.empty(0), torch.empty(0)]
+        works = [
+            dist.irecv(each, 1) if dist.get_rank() == 0 else dist.isend(each, 0) for each in empty
+        ]
+        for work in works:
+            work.wait()
+        dist.destroy_process_group()
+    """
+    path.write_text(textwrap.dedent(program))
+    assert not run(str(path), 2).notes

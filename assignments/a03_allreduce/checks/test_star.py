@@ -45,7 +45,7 @@ def test_messages_go_through_rank_0(case, run):
 
 test_given_communicator_is_used = suite.in_part("communicator")
 test_only_point_to_point_calls = suite.point_to_point("messages")
-test_sends_may_wait_for_their_receives = suite.waiting("any_timing", weight=5)
+test_sends_may_wait_for_their_receives = suite.waiting("any_timing", weight=5, complete=True)
 test_messages_may_arrive_in_any_order = suite.any_order("any_timing", weight=14)
 
 

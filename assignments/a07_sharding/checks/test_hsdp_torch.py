@@ -127,8 +127,8 @@ def assert_two_levels(run, case):
 
 
 test_given_groups_are_used = suite.given_communicator(
-    "rules", group("gather", Gather(4)), group("synchronise", Synchronise(4)),
-    comm="the groups", weight=3,
+    "groups", group("gather", Gather(4)), group("synchronise", Synchronise(4), weight=3),
+    comm="the groups",
 )  # fmt: skip
 test_everything_is_waited_for = suite.slow_messages(
     "waited", group("gather", Gather(4)), group("synchronise", Synchronise(4)),

@@ -208,7 +208,7 @@ def test_activations_are_let_go_and_recomputation_keeps_inputs_alone(case, run):
 
 
 test_every_send_may_wait_for_its_receive = suite.slow_messages(
-    "waits", group(USUAL, StepTorch(3, FLUSH, ordered=True), weight=3),
+    "waits", group(USUAL, StepTorch(3, FLUSH, ordered=True)),
     group(OTHERS, StepTorch(2, SWAPPED, ordered=True)),
 )  # fmt: skip
 

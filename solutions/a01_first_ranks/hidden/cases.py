@@ -408,6 +408,12 @@ def in_another_order(rng):
     return cases
 
 
+def in_turn(p, hosts):
+    """Ranks that are dealt out over hosts of three ranks each, as cards are."""
+    members = tuple(rank % hosts * 3 + rank // hosts for rank in range(p))
+    return on_nodes(p, 3, members=members, world=3 * hosts)
+
+
 def mixed(rng):
     lists = (*MANY, *FEWER, None)
     each = [tuple(lists[int(k)] for k in rng.integers(len(lists), size=6)) for _ in range(2)]
@@ -423,7 +429,7 @@ hidden(
         where.UNEVEN,
         *(on_nodes(p, k) for p, k in ((5, 2), (8, 3), (3, 8), (7, 4), (11, 4))),
     ),
-    group(where.IN_ANY, in_another_order, weight=3),
+    group(where.IN_ANY, in_another_order, in_turn(6, 2), in_turn(8, 3), weight=3),
 )
 hidden(
     where.test_gpu_of_each_rank,

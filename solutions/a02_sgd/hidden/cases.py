@@ -137,13 +137,15 @@ SQUARES = (
 OTHERS = (
     ((2, 3, 6, 5), (4, 3, 3, 2)), ((3, 2, 4, 5), (2, 2, 4, 5)), ((2, 1, 5, 4), (2, 1, 1, 3)),
 )  # fmt: skip
-# In the first ones a row or column at the end is reached by no window.
-STRIDED = (
-    ((2, 3, 7, 5), (4, 3, 3, 3), 2, 0), ((1, 2, 8, 6), (3, 2, 3, 3), 2, 1),
-    ((2, 2, 6, 8), (2, 2, 2, 2), 3, 0), ((1, 1, 7, 10), (2, 1, 2, 2), 3, 0),
-    ((2, 2, 4, 3), (3, 2, 3, 3), 1, 2), ((1, 3, 5, 6), (2, 3, 1, 1), 2, 1),
+TO_THE_END = (
+    ((2, 3, 7, 5), (4, 3, 3, 3), 2, 0), ((2, 2, 4, 3), (3, 2, 3, 3), 1, 2),
     ((1, 2, 2, 2), (2, 2, 3, 3), 1, 1),
 )  # fmt: skip
+OVER = (  # a row or column at the end is reached by no window
+    ((1, 2, 8, 6), (3, 2, 3, 3), 2, 1), ((2, 2, 6, 8), (2, 2, 2, 2), 3, 0),
+    ((1, 1, 7, 10), (2, 1, 2, 2), 3, 0), ((1, 3, 5, 6), (2, 3, 1, 1), 2, 1),
+)  # fmt: skip
+STRIDED = (*TO_THE_END, *OVER)
 NO_SQUARES = (((2, 3, 7, 5), (4, 3, 3, 2), 2, 0), ((1, 2, 2, 2), (2, 2, 4, 3), 1, 1))
 DENSE = ((2, 4, 14, 13), (12, 4, 5, 5))
 WIDE_APART = ((2, 4, 40, 41), (16, 4, 3, 3), 4, 1)  # a stride that leaves few windows
@@ -195,7 +197,11 @@ hidden(
     *(ConvForward(*each) for each in (*STRIDED, *NO_SQUARES)),
 )
 hidden(conv.test_backward, *by_kernel(ConvBackward))
-hidden(conv.test_backward_with_stride_and_padding, *(ConvBackward(*each) for each in STRIDED))
+hidden(
+    conv.test_backward_with_stride_and_padding,
+    group(conv.TO_THE_END, *(ConvBackward(*each) for each in TO_THE_END)),
+    group(conv.OVER, *(ConvBackward(*each) for each in OVER), weight=2),
+)
 hidden(
     conv.test_float32_and_integer_images,
     *(

@@ -152,17 +152,22 @@ class Fusion(Gradients):
 
     Attributes:
         share: the part of the gradients that is ready on a rank.
+        idle: a rank on which nothing is ready.
     """
 
     target = "buckets:fusion_cycle"
     through = "checks/inside.py:averaged"
     threshold_bytes: int = 150
     share: float = 0.8
+    idle: int | None = None
 
     @property
     def ready(self):
         """Which gradients are ready on each rank: shape (p, n)."""
-        return self.rng().random((self.p, len(self.shapes))) < self.share
+        ready = self.rng().random((self.p, len(self.shapes))) < self.share
+        if self.idle is not None:
+            ready[self.idle] = False
+        return ready
 
     @property
     def agreed(self):

@@ -79,7 +79,8 @@ def test_mean_of_all_ranks(case, run):
 
 
 @suite.test(
-    "fused", "values", group("contiguous gradients", Fusion(3, threshold_bytes=120), weight=3),
+    "fused", "values",
+    group("contiguous gradients", Fusion(3, threshold_bytes=120), Fusion(3, idle=1), weight=3),
     group("all ready, on two ranks", Fusion(2, share=1.0)),
     group("strided gradients", Fusion(2, strided=True)), weight=11,
 )  # fmt: skip

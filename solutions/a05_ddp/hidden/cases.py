@@ -103,6 +103,7 @@ hidden(
         "contiguous gradients",
         *(Fusion(p, share=share) for p in (3, 5) for share in (0.8, 0.0)),
         Fusion(4, dtype="float32", threshold_bytes=100, share=0.95),
+        *(Fusion(p, share=1.0, idle=rank) for p, rank in ((2, 0), (5, 3))),
         weight=3,
     ),
     group("all ready, on two ranks", Fusion(2, share=1.0), Fusion(2, shapes=()), Fusion(1)),

@@ -377,10 +377,10 @@ hidden(
     hsdp.test_bytes_between, *both(Synchronise, (4, 2), (3, 4), (4, 5), parts=LAYERS),
     *(Synchronise(4, 2, parts=parts) for parts in ((8, 4), (5000, 3))),
 )  # fmt: skip
-for test in (hsdp.test_given_groups_are_used, hsdp.test_everything_is_waited_for):
+for test, weight in ((hsdp.test_given_groups_are_used, 3), (hsdp.test_everything_is_waited_for, 1)):
     hidden(
         test, group("gather", Gather(4, 2, parts=LAYERS)),
-        group("synchronise", Synchronise(4, 2, parts=LAYERS)),
+        group("synchronise", Synchronise(4, 2, parts=LAYERS), weight=weight),
     )  # fmt: skip
 hidden(hsdp.test_both_levels_work_at_once, hsdp.AT_ONCE)
 hidden(hsdp.test_a_step_beats_plain_sharding_over_slow_links, StepOf(8, 2, machine=hsdp.ZARATAN))

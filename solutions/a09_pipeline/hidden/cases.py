@@ -714,7 +714,7 @@ hidden(
 )
 hidden(
     torch.test_every_send_may_wait_for_its_receive,
-    group(USUAL, torch_ordered(FLUSH, 4, 4), torch_ordered(GPIPE, 3, 4), weight=3),
+    group(USUAL, torch_ordered(FLUSH, 4, 4), torch_ordered(GPIPE, 3, 4)),
     group(SEVERAL, torch_ordered(INTERLEAVED, 2, 4, 2)),
     group(
         OTHERS,
