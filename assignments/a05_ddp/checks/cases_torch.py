@@ -269,7 +269,7 @@ class Replica:
         """Gradients by number (None: unused), the output; ``buffers`` are updated in place."""
         if buffers:
             buffers[0][...] = 0.9 * buffers[0] + 0.1 * x.mean(axis=0)
-            buffers[1][...] += 1
+            buffers[1][...] += np.sum(x > 0)
             x = x - buffers[0]
         inputs, outputs = [], []
         for layer in path:

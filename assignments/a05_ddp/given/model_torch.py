@@ -54,7 +54,7 @@ class Network(nn.Module):
         num_layers: layers 0, 1, ...; each has a weight (d, d) and a bias (d,).
         tied: pairs ``(i, j)``: layer j uses layer i's weight.
         frozen: layers whose parameters don't learn.
-        buffers: keep the running mean of x, subtract it, and count batches.
+        buffers: keep the running mean of x, subtract it, and count positive inputs.
         dtype: of parameters and running mean.
         backward_s: seconds of virtual time that one layer's backward pass takes.
     """
@@ -87,7 +87,7 @@ class Network(nn.Module):
         if hasattr(self, "running"):
             if self.training:
                 self.running.mul_(0.9).add_(0.1 * x.detach().mean(dim=0))
-                self.count += 1
+                self.count += (x > 0).sum()
             x = x - self.running
         for number in path:
             y = torch.tanh(self.layers[number](_Begins.apply(x, number)))
