@@ -138,7 +138,7 @@ def told(comm, n):
 # Now you kill rank 5 after 60 µs. It ends without a word, as if somebody had pulled its plug. Survivors need time to
 # find this out, here 20 µs. (The machine `textbook` takes 1 ms, and real ones take far more, as section 4 says. The
 # drawing is clearer with less.) For programs of your own, `%%ranks 8 --kill 5@60us` does the same in a cell, and
-# `ringside run ring.py --ranks 8 --kill 5@60us` in a terminal.
+# `ringside run train.py --ranks 8 --kill 5@60us` in a terminal.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
