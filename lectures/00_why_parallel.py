@@ -774,6 +774,7 @@ assert quoted["mlperf_resnet50"] == 0.759
 # | [12 All of it at once](12_hybrid.ipynb) | Which axis goes where? | grids, placements, a guide, MFU and energy, failures, the software of 2026 |
 # | [13 Inference](13_inference.ipynb) | What changes when a model writes? | the KV cache, continuous batching, speculative decoding, inference as practised |
 # | [14 Experts](14_experts.ipynb) | What if a token uses a part of a layer? | routers, dispatch and combine, hot experts, experts as practised |
+# | [15 Failures](15_failures.ipynb) | What if a rank dies? | rates, checkpoints, ranks that you kill, survivors that agree, replicas that heal |
 #
 # In each unit you write the scheme yourself, in 15 to 40 lines. Your program is judged by what it
 # sends, by the order in which it works, and by the time that it would take on a cluster.

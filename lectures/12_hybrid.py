@@ -1942,7 +1942,7 @@ reveal("12/what-is-left", max(terms, key=terms.get))
 #
 # So once writing hides, look at the waiting. A peer's copy and a step without the dead replica remove it. You lose 0.1 % then,
 # and not the 9.6 % of a run in which all stop to write. Both need replicas, and memory for them: with ZeRO-3 over all GPUs there is no second copy.
-# And you still write checkpoints, for the day on which two copies die.
+# And you still write checkpoints, for the day on which two copies die. [Lecture 15](15_failures.ipynb) goes on from here.
 #
 # The price: for some steps the batch is smaller by one replica. That is a change of the training, if a small one.
 
