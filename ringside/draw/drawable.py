@@ -40,10 +40,14 @@ def time_label(timeline: Drawable, unit: str) -> str:
 
 
 def blocked_calls(timeline: Drawable) -> dict[int, tuple[float, str]]:
-    """Of a run that could not end: rank -> since when it is blocked, and in which call and line."""
+    """Of a run that could not end: rank -> from when on it is drawn as blocked, call and line.
+
+    What it waits while others still move is a bar of its own.
+    """
     calls = {}
     for rank in getattr(timeline, "unfinished", ()):
         trace, end_s = timeline.trace, timeline.end_s[rank]  # type: ignore[attr-defined]
+        end_s = max([end_s, *(span.end_s for span in timeline.spans[rank][-1:])])
         site = trace.site_of(trace.ops[rank][-1]) if trace.ops[rank] else UNDESCRIBED
         call = "unknown call" if site is UNDESCRIBED else f"{site.call} · {site.where}"
         calls[rank] = (end_s, call)
