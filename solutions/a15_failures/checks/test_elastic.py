@@ -7,6 +7,7 @@ from checks.cases import (
     anywhere,
     assert_equal,
     assert_shares,
+    assert_split,
     assert_survived,
     between,
     in_recovery,
@@ -42,6 +43,8 @@ def test_other_errors_come_out(case, ranks):
 
 @suite.test("between", "values", Elastic(4), Elastic(2))
 def test_a_death_between_two_steps(case, ranks):
+    if not case.kill:
+        assert_split(right_run(ranks, case), case)
     assert_survived(ranks, killed_cases(ranks, case, between(case, 1)))
 
 

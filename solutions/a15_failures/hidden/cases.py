@@ -2,6 +2,7 @@
 
 from checks import test_elastic as elastic
 from checks.cases import Anywhere, Elastic, Faulty
+
 from ringside.checking.suite import group, hidden
 
 hidden(
