@@ -299,10 +299,10 @@ def called(ranks: Any, case: Case, target: str = "", args: Any = None) -> Result
     """The case's call, or another one, with all that the case says of machine and members.
 
     Raises:
-        Verdict: who should die had returned before.
+        Verdict: who should die has returned before, or isn't there.
     """
-    killed = {"failures": case.failures} if case.kill else {}
     try:
+        killed = {"failures": case.failures} if case.kill else {}
         result: Result = ranks.call(
             target or called_by(case),
             case.world or case.p,

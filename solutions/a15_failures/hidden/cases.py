@@ -18,8 +18,8 @@ hidden(
     group("MPI", Faulty(2, error="MPI")),
 )
 hidden(elastic.test_a_death_between_two_steps, Elastic(3), Elastic(5, n=8, batch=11))
-hidden(elastic.test_a_death_in_the_sum, Elastic(5, batch=11), Elastic(2), Elastic(6, n=4))
-hidden(elastic.test_a_death_anywhere, Anywhere(3, n=3, batch=6, num_steps=2))
+hidden(elastic.test_a_death_in_the_sum, Elastic(5, batch=11), Elastic(2, n=4))
+hidden(elastic.test_a_death_anywhere, Anywhere(3, n=3, batch=3, num_steps=2))
 hidden(elastic.test_several_die_at_once, Elastic(4, n=6), Elastic(6, batch=9))
 hidden(elastic.test_a_death_while_the_others_recover, Elastic(5, n=6), Elastic(3, n=4, batch=6))
 hidden(elastic.test_copies_have_the_same_bits, Elastic(5, n=13), Elastic(7, n=3))
