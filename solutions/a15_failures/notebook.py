@@ -42,6 +42,10 @@ from ringside import Failures, Kill, guess, reveal
 
 # %load_ext ringside
 
+BATCH, STEPS, LR = 12, 10, 0.1
+samples = np.random.default_rng(0).standard_normal((STEPS * BATCH, 6))
+arguments = (np.zeros(5), samples, BATCH, STEPS, LR)
+
 # %% [markdown]
 # ## 1. Who learns of a death?
 #
@@ -101,12 +105,9 @@ reveal("a15/who", "some the sum, some an error")
 # parameters, and the virtual time.
 
 # %%
-rng = np.random.default_rng(0)
-params, samples = np.zeros(5), rng.standard_normal((10 * 12, 6))
-args = (params, samples, 12, 10, 0.1)
-whole = ringside.run("elastic.py:train", 4, args)
+whole = ringside.run("elastic.py:train", 4, arguments)
 two = Failures(Kill(1, op=20), Kill(3, at_s=1.06e-3))
-left = ringside.run("elastic.py:train", 4, args, failures=two)
+left = ringside.run("elastic.py:train", 4, arguments, failures=two)
 print(f"difference {np.abs(left.values[0] - whole.values[0]).max():.1e}")
 print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s * 1e6:.0f} µs")
 
