@@ -16,9 +16,9 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from ringside.checking.assertions import Verdict
+from ringside.checking.assertions import Verdict, assert_ran
 from ringside.checking.cases import Case
-from ringside.checking.suite import right_run
+from ringside.checking.suite import called
 from ringside.session.session import Result
 
 AnyCase = TypeVar("AnyCase", bound=Case)
@@ -40,7 +40,9 @@ def killed_cases(
     if case.kill:
         yield case
         return
-    for number, kill in enumerate(choose(right_run(ranks, case))):
+    run = called(ranks, case)
+    assert_ran(run, case)
+    for number, kill in enumerate(choose(run)):
         yield case.with_(kill=kill, lost=number % 2 == 1)
 
 
