@@ -16,6 +16,7 @@ from ringside.errors import RankError
 from ringside.trace import Kind
 
 LR = 0.1
+MOMENTS = 12  # of a second death
 SLOW_CORES = Machine(  # a sample with n = 11 takes 4.4 ms, an all-reduce some microseconds
     "slow cores", alpha_s=1e-6, beta_s_per_byte=1e-9, flop_per_s=1e4,
 )  # fmt: skip
@@ -186,21 +187,19 @@ def between(case, *dying, steps=None):
     def choose(run):
         for step in range(case.num_steps) if steps is None else steps:
             begins = [(rank, passes(run.trace.ops[rank], step)) for rank in dying]
-            if all(found for _, found in begins):
-                yield ",".join(f"{rank}@op{found[0] + 1}" for rank, found in begins)
+            # A rank without samples in the step dies at once.
+            yield ",".join(f"{rank}@op{found[0] + 1 if found else 1}" for rank, found in begins)
 
     return choose
 
 
-def in_the_sum(case, rank, step):
-    """A rank dies at each operation behind its samples of a step and before those of the next."""
+def in_the_sum(rank):
+    """A rank dies at each operation that isn't one of its samples."""
 
     def choose(run):
-        ops = run.trace.ops[rank]
-        begin = passes(ops, step)[-1] + 2
-        later = passes(ops, step + 1)
-        end = later[0] if later else len(ops)
-        return every_kill(run, rank)[begin : end + 1]
+        kinds = [op.kind for op in run.trace.ops[rank]]
+        kills = zip(kinds, every_kill(run, rank), strict=False)
+        return [kill for kind, kill in kills if kind not in (Kind.PASS, Kind.COMPUTE)]
 
     return choose
 
@@ -218,18 +217,21 @@ def anywhere(case, *dying):
     return choose
 
 
-def in_recovery(ranks, case, first, second, step):
-    """A rank dies when it begins a step, another one in each of its next operations."""
+def in_recovery(ranks, case, first, second):
+    """A rank dies when it begins step 1; another one in the sum, in recovery, in the next sum."""
     if case.kill:
         yield case
         return
-    for once in killed_cases(ranks, case, between(case, first, steps=[step])):
+    for once in killed_cases(ranks, case, between(case, first, steps=[1])):
         with line_of(once):
             run = right_run(ranks, once)
-        died_s = run.timeline.deaths_s[first]
-        ops = [span.op for span in run.timeline.stretches(second) if span.end > died_s * 1e12]
-        begin = min(ops, default=0)
-        for kill in every_kill(run, second)[begin : begin + 10]:
+        begin, later = (passes(run.trace.ops[second], step) for step in (1, 2))
+        end = later[0] if later else len(run.trace.ops[second])
+        span = range(begin[0], end)
+        kills = [
+            kill for kill in in_the_sum(second)(run) if int(kill.partition("op")[2]) - 1 in span
+        ]
+        for kill in kills[:: math.ceil(len(kills) / MOMENTS)]:
             yield once.with_(kill=f"{once.kill},{kill}")
 
 
