@@ -115,6 +115,6 @@ def test_time(case, ranks):
 
 test_given_communicator_is_used = suite.given_communicator(
     "same", group("nobody dies", Elastic(3)), group("rank 1 dies", Elastic(3, kill="1@op3")),
-    weight=3,
+    weight=6,
 )  # fmt: skip
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages("same", Elastic(4))
