@@ -13,6 +13,7 @@ requests fail.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ringside.errors import LimitError, RankError
@@ -37,6 +38,8 @@ from ringside.network.wire import (
 from ringside.timing.queries import Query
 from ringside.trace import Kind
 from ringside.trace import Op as TraceOp
+
+_MOST_REFUSED = 100  # calls of a rank on one revoked communicator
 
 
 class Faults:
@@ -64,6 +67,7 @@ class Faults:
         self.revoked: dict[int, Fault] = {}  # by communicator; known to others at ``known_ps``
         self.foreseen = deaths.foreseen
         self._knows: set[tuple[int, int]] = set()  # communicator, rank: calls on it fail at once
+        self._refused: Counter[tuple[int, int]] = Counter()
 
     # -- dying -----------------------------------------------------------------------------------
 
@@ -195,7 +199,7 @@ class Faults:
         """Let a message's call fail at once on a communicator that its rank knows to be revoked."""
         if (comm.number, peer.rank) not in self._knows:
             return False
-        fault = self.revoked[comm.number]
+        fault = self._refusal(peer, comm)
         if frame.op == Op.PROBE:
             self._requests.replies.append((peer, _error(fault)))
             return True
@@ -221,7 +225,23 @@ class Faults:
         gathering = request.gathering
         if gathering is not None and gathering.name not in AMONG_SURVIVORS:
             gathering.failed = True
-            self._requests.fail(request, self.revoked[comm.number]._replace(known_ps=0))
+            self._requests.fail(request, self._refusal(peer, comm)._replace(known_ps=0))
+
+    def _refusal(self, peer: Peer, comm: Communicator) -> Fault:
+        """What a rank gets that calls on, on a communicator that it knows to be revoked.
+
+        Raises:
+            LimitError: it does so for ever.
+        """
+        here = comm.number, peer.rank
+        self._refused[here] += 1
+        if self._refused[here] > _MOST_REFUSED:
+            raise LimitError(
+                peer.rank,
+                f"has made {_MOST_REFUSED} calls on a communicator that it knows to be revoked. "
+                "Shrink returns another one: use that.",
+            )
+        return self.revoked[comm.number]
 
     # -- what ranks ask --------------------------------------------------------------------------
 

@@ -198,6 +198,14 @@ def gone_alone(comm):
         except MPI.Exception:
             comm.Shrink()
 
+def keeps_the_old_one(comm):
+    while True:
+        try:
+            comm.Barrier()
+        except MPI.Exception:
+            comm.Revoke()
+            comm.Shrink()
+
 def catches_all(comm):
     try:
         comm.Recv(np.empty(1), (comm.rank + 1) % 2)
@@ -392,6 +400,14 @@ def test_an_error_that_nobody_catches_says_what_to_do(session: Session) -> None:
         "A process has failed: rank 2 was killed at 2.03 µs, in its 7th operation (Sendrecv("
     )
     assert result.error.hint.endswith("call comm.Revoke() and comm.Shrink().")
+
+
+def test_who_keeps_the_revoked_communicator_is_told_so(session: Session) -> None:
+    result = session.call("programs:keeps_the_old_one", 3, failures=Failures(Kill(1, op=3)))
+    assert isinstance(result.error, LimitError)
+    assert "calls on a communicator that it knows to be revoked. Shrink returns" in str(
+        result.error
+    )
 
 
 def test_a_dead_rank_runs_no_line_more(session: Session) -> None:
