@@ -1,1 +1,0 @@
-"""The checks of this assignment: what `ringside check` asks, and how. Read them, if you like."""
