@@ -160,6 +160,11 @@ class Case:
             return False
         return True
 
+    @property
+    def silent(self) -> bool:
+        """Whether a right program may send nothing."""
+        return self.p == 1
+
     def _but(self: Self, name: str, value: Any) -> Self:
         """The same with another attribute, which is no field."""
         other = copy.copy(self)

@@ -433,6 +433,10 @@ class Collect(Case):
     def told(self):
         return f"{format_count(self.rows, 'row')} of {self.n}"
 
+    @property
+    def silent(self):
+        return self.p == 1 or not self.rows
+
     def inputs(self, rank):
         return (vector(self.rng(rank), self.rows * self.n).reshape(self.rows, self.n),)
 

@@ -138,12 +138,12 @@ def linked(tmp_path: Path) -> Course:
 def test_a_sixteenth_unit_is_everywhere_and_changes_no_file_outside_its_folder(
     linked: Course,
 ) -> None:
-    name, before = "a15_mine", set(files(linked.kit))
+    name, before = "a16_mine", set(files(linked.kit))
     solution = new_assignment.make(name, linked)
     file = solution / "assignment.toml"
     plan = with_need(file.read_text(), Need(2000, 500)).replace("after = []", 'after = ["03"]')
-    file.write_text(plan.replace('["03"]', '["16"]'))
-    with pytest.raises(AssignmentError, match=r"assignment\.toml: \[unit\]: .*unit 15 can build"):
+    file.write_text(plan.replace('["03"]', '["17"]'))
+    with pytest.raises(AssignmentError, match=r"assignment\.toml: \[unit\]: .*unit 16 can build"):
         build.build(plans.load(name, linked), linked)
     file.write_text(plan)
     build.build(plans.load(name, linked), linked)
@@ -152,41 +152,41 @@ def test_a_sixteenth_unit_is_everywhere_and_changes_no_file_outside_its_folder(
     with pytest.raises(AssignmentError, match=f"{name} is a draft"):
         github.in_repository(plans.load(name, linked), linked)
     handed_out = bundle.listed(linked).given
-    assert "| 15 |" not in "\n".join(course_map.unit_rows(course_map.units(linked.kit, handed_out)))
+    assert "| 16 |" not in "\n".join(course_map.unit_rows(course_map.units(linked.kit, handed_out)))
     file.write_text(plan.replace("# handed_out", "handed_out"))
     handed_out = bundle.listed(linked).given
     assert handed_out[-1] == name and len(handed_out) == 15
     there = course_map.units(linked.kit, handed_out)
-    assert (there[-1].number, there[-1].hours) == ("15", 1.0)
-    assert f"| 15 | none | [`{name}`](assignments/{name}) |" in course_map.unit_rows(there)
+    assert (there[-1].number, there[-1].hours) == ("16", 1.0)
+    assert f"| 16 | none | [`{name}`](assignments/{name}) |" in course_map.unit_rows(there)
     drawn = course_map.drawn(there, {one.number: f"{one.number}.html" for one in there})
-    assert 'href="15.html"' in drawn and "15 prefix sums after 03." in drawn
+    assert 'href="16.html"' in drawn and "16 prefix sums after 03." in drawn
     # the first page
     paths = sorted(linked.releases.glob("*/a??_*.ipynb"))
     tasks = [Handout(path, is_lecture=False) for path in paths]
     notebook = tasks[-1]
     page = "\n".join(front_page.front(linked.kit, tasks, {}))
     assert "- add up over all ranks before your own, along a chain." in page
-    assert f"| 15 |  | [{notebook.title}](assignments/{name}.ipynb) | 1 |" in page
+    assert f"| 16 |  | [{notebook.title}](assignments/{name}.ipynb) | 1 |" in page
     # a term's calendar
     course = linked.kit / "course.toml"
     course.write_text(
-        f"[units]\n15 = 2026-02-02\n03 = 2026-02-09\n[due]\n{name} = 2026-03-01T23:59:00\n"
+        f"[units]\n16 = 2026-02-02\n03 = 2026-02-09\n[due]\n{name} = 2026-03-01T23:59:00\n"
     )
     dates = term.read(course, plans.known(linked))
     assert (
-        "unit 15 begins on 2026-02-02, before unit 03"
+        "unit 16 begins on 2026-02-02, before unit 03"
         in term_calendar.out_of_order(dates, linked.kit)[0]
     )
     titles = term_calendar.titles(linked.kit)
     stamp = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
     calendar = term_calendar.icalendar(dates, titles, stamp)
-    assert "SUMMARY:Lecture 15: prefix sums" in calendar
-    assert f"SUMMARY:a15 due: {notebook.title}" in calendar
+    assert "SUMMARY:Lecture 16: prefix sums" in calendar
+    assert f"SUMMARY:a16 due: {notebook.title}" in calendar
     # containers, and a course of its own
     assert (
         str(sizes.advice(plans.load(name, linked)))
-        == "a15_mine: 2000 MB, 500 s of CPU time: choose 2 CPU, 3 GB, 25 minutes"
+        == "a16_mine: 2000 MB, 500 s of CPU time: choose 2 CPU, 3 GB, 25 minutes"
     )
     assert f"| {name} | 2000 MB |" in sizes.table(
         plans.load(n, linked) for n in plans.known(linked)
