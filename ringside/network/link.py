@@ -51,6 +51,7 @@ _READ_BYTES = 1 << 16
 _GATHER_BYTES, _MAX_PARTS = 4096, 512
 _MAX_SITES = 60_000
 _HEAD_BYTES = DOWN.size
+_ERROR_AT = struct.calcsize("<Iiiq")  # in a COMPLETION
 _MODES = {mode.name.lower(): int(mode) for mode in Mode}
 _HOW = {how.name.lower(): int(how) for how in How}
 _HERE = str(PACKAGE)
@@ -202,9 +203,9 @@ class Link:
         self._out, self._out_bytes = [], 0
         self._write(out, nbytes)
         body = memoryview(self._read().parts[0])
-        sent, at = _completion(body, 0)
-        received = _completion(body, at)[0]
-        return self.checked(self.checked(sent) and received)
+        if body[_ERROR_AT]:  # of the send, which has a text behind it then, and else nothing
+            self.checked(_completion(body, 0)[0])
+        return self.checked(_completion(body, COMPLETION.size)[0])
 
     def wait(
         self, requests: Sequence[int], how: str = "all", *, call: Call | int

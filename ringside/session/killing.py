@@ -53,12 +53,11 @@ def death_of(rank: int, kill: Kill, timeline: Timeline, failures: Failures) -> D
     waits = {number: at for at, o in enumerate(ops) if o.kind == Kind.WAIT for number in o.detail}
     lost, broken = set(), set()
     for index, posted in enumerate(ops[:op]):
-        arrived = timeline.arrived_ps(posted.message) if posted.kind == Kind.ISEND else -1
-        if posted.kind == Kind.ISEND and not 0 <= arrived <= time_ps:
-            lost.add(index)
-        if posted.kind == Kind.COLLECTIVE and waits.get(posted.request, len(ops)) >= op:
+        if posted.kind == Kind.ISEND and failures.in_flight == "lost":
+            if not 0 <= timeline.arrived_ps(posted.message) <= time_ps:
+                lost.add(index)
+        elif posted.kind == Kind.COLLECTIVE and waits.get(posted.request, len(ops)) >= op:
             broken.add(index)
-    lost = lost if failures.in_flight == "lost" else set()
     site = timeline.trace.site_of(ops[op]) if op < len(ops) else UNDESCRIBED
     call = "" if site is UNDESCRIBED else f"{site.call} at {site.where}"
     return Death(rank, op, time_ps, frozenset(lost), frozenset(broken), call)

@@ -410,7 +410,9 @@ class Engine:
             heappush(self._heap, (done, _TRANSMIT, done, back.source, back.index, back))
 
     def _complete(self, request: TimedRequest, time: int) -> None:
-        request.done = time = max(time, request.not_before)
+        if request.not_before > time:
+            time = request.not_before
+        request.done = time
         # What this sets off at the same instant may come before or after others: see ``fold.py``.
         if self._folded is not None and time == self.now:
             self._folded.chained = time

@@ -362,7 +362,7 @@ def _methods() -> dict[str, Any]:
 def _stand_in(name: str) -> Callable[..., Any]:
     """A call that mpi4py has on every library, and that does something else on most."""
 
-    def refuse(self: Any, *_: Any) -> NoReturn:
+    def refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError(
             f"comm.{name} needs a library with ULFM: Open MPI, under `mpirun --with-ft ulfm`. On "
             f"{MPI.get_vendor()[0]} mpi4py puts another call in its place: Shrink keeps the dead."
