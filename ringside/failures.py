@@ -69,16 +69,16 @@ class Failures:
     """What goes wrong in a run.
 
     Args:
-        kills: the deaths. They are found on the clock of a run without them, so a run is made for
-            each beforehand.
+        kills: the deaths, in the order of their times. The moment of each is found in a run with
+            only those before it, which is made first.
         in_flight: what becomes of messages that a dead rank had sent and that had not arrived when
             it died: "delivered" or "lost".
-        collectives: which members of a library collective, in the midst of which a rank dies after
-            it has given its part, get the result, the others an error: "split", a drawn half;
-            "all" or "none".
+        collectives: who gets the result of a library collective in which a rank dies after it has
+            given its part: "split", a drawn half of the others; "all" or "none" of them. The rest
+            get an error.
         detect_s: how long survivors take to find a rank dead; None: the machine's
             ``failure_detect_s``.
-        seed: draws the half.
+        seed: what the half is drawn from.
     """
 
     def __init__(
