@@ -22,7 +22,8 @@ a product of two has 14 bits; scaling rounds once, for the rank and for the orac
 Which factors a pass gets depends on the run's seed, the rank, the phase and its number: the step,
 the microbatch, or how many other inputs the phase had before. The seed stays outside the ranks. A
 pass that is announced again gets the same factors again, so that recomputation, a second product
-and tied layers stay right. Its first announcement counts.
+and tied layers stay right. Its first announcement counts. Where any rank may compute a pass, since
+others die, it has the same factors on each.
 
 What follows for a run whose values are right: each pass was computed after it was announced, and
 before the first message that depends on it, since payloads are fixed when they are posted. What
@@ -54,27 +55,30 @@ class Factors:
     Args:
         seed: a new one for each run: ranks that live on may remember what they were told.
         members: world ranks of ``comm``, in its order; empty: all ranks of the world.
+        alike: a pass has the same factors on every rank.
     """
 
-    def __init__(self, seed: bytes, members: Sequence[int] = ()) -> None:
+    def __init__(self, seed: bytes, members: Sequence[int] = (), *, alike: bool = False) -> None:
         self._seed = seed
         self._members = tuple(members)
+        self._alike = alike
         self._orders: dict[int, Order] = {}
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator) -> Factors:
+    def drawn(cls, rng: np.random.Generator, *, alike: bool = False) -> Factors:
         """Factors of a seed that is drawn."""
-        return cls(rng.bytes(SEED_BYTES))
+        return cls(rng.bytes(SEED_BYTES), alike=alike)
 
     def among(self, members: Sequence[int]) -> Factors:
         """The same, for those who name ranks by their place in ``comm``."""
-        return Factors(self._seed, members)
+        return Factors(self._seed, members, alike=self._alike)
 
     def sixty_fourths(self, world_rank: int, phase: str, number: int, count: int) -> bytes:
         """The first ``count`` factors of a pass, in sixty-fourths."""
         # The phase comes last: it may hold blanks and digits, so that elsewhere two passes could be
         # spelled alike.
-        about = f"{world_rank} {number} {phase}".encode()
+        rank = 0 if self._alike else world_rank
+        about = f"{rank} {number} {phase}".encode()
         drawn = np.frombuffer(hashlib.shake_128(self._seed + about).digest(count), np.uint8)
         # 255 * 96 fits 16 bits.
         spread = drawn.astype(np.uint16) * (HIGHEST - LOWEST) >> 8

@@ -45,6 +45,7 @@ class Verdict(AssertionError):
     Attributes:
         reproduce: the line that makes it again; who runs the test knows it.
         run: what the test looked at, where that is one run.
+        case: what it is about, where that isn't the case of the table, but one made of it.
     """
 
     def __init__(self, sentence: str, *, fraction: float = 0.0, detail: str = "") -> None:
@@ -54,6 +55,7 @@ class Verdict(AssertionError):
         self.detail = detail
         self.reproduce = ""
         self.run: object = None
+        self.case: object = None
 
     def __str__(self) -> str:
         more = (*self.detail.splitlines(), self.reproduce)

@@ -20,7 +20,7 @@ comes from its fields: inputs are drawn from ``seed``, which the grader draws fr
 secret for a hidden run, and which is 0 for a public one.
 
 What can be said of any call is in the fields of ``Case`` itself: which ranks of a larger world
-``comm`` has, the machine, permuted latencies, and whether the passes are announced.
+``comm`` has, the machine, permuted latencies, whether the passes are announced, and who dies.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from ringside.checking.assertions import (
 )
 from ringside.errors import MachineError, TargetError
 from ringside.factors import Factors
+from ringside.failures import Failures, Kill
 from ringside.timing.machine import Machine
 from ringside.units import format_count
 
@@ -91,6 +92,8 @@ class Case:
             announced.
         exact: whether ``check`` is asked by ``check_exactly``, in a test of values. Elsewhere a
             class may allow more, so that low precision costs its points once.
+        passes_of_anyone: any rank may compute an announced pass, which has the same factors on
+            each.
         p: ranks of ``comm``.
         seed: what inputs are drawn from.
         members: ranks of a world of ``world`` ranks that make up ``comm``; (): the whole world.
@@ -99,6 +102,9 @@ class Case:
         latencies: seed of permuted latencies; 0: as the machine has them.
         announced: the passes of supplied layers are announced, and have factors
             (``ringside.factors``).
+        kill: which ranks of ``comm`` die, and when, by comma: "2@op17,0@1.2ms".
+        lost: what they have sent and what hasn't arrived never does.
+        collectives: who gets the result of a collective that breaks (``ringside.Failures``).
     """
 
     target: ClassVar[str] = ""
@@ -106,6 +112,7 @@ class Case:
     what: ClassVar[str] = "result"
     declared_like: ClassVar[str] = ""
     exact: ClassVar[bool] = False
+    passes_of_anyone: ClassVar[bool] = False
     unsaid: ClassVar[tuple[str, ...]] = ()
     machines: ClassVar[Mapping[str, Machine]] = {}
 
@@ -117,6 +124,9 @@ class Case:
     machine: str = "textbook"
     latencies: int = 0
     announced: bool = False
+    kill: str = ""
+    lost: bool = False
+    collectives: str = "split"
 
     # What a class of cases says
 
@@ -172,10 +182,11 @@ class Case:
         return other
 
     def check(self, run: Result) -> None:
-        """Raise a verdict unless every rank returned what it must."""
+        """Raise a verdict unless every rank that is alive returned what it must."""
         assert_ran(run, self)
-        for rank, (value, right) in enumerate(zip(run.values, self.right(), strict=True)):
-            assert_like(value, right, self, f"rank {rank}'s {self.what}")
+        pairs = list(zip(run.values, self.right(), strict=True))
+        for rank in self.survivors(run):
+            assert_like(*pairs[rank], self, f"rank {rank}'s {self.what}")
 
     @property
     def told(self) -> str:
@@ -207,8 +218,34 @@ class Case:
         """Those of its passes, where they are announced; they number a rank's passes."""
         if not self.announced:
             return None
-        factors = Factors.drawn(np.random.default_rng([self.seed, _FACTORS]))
+        rng = np.random.default_rng([self.seed, _FACTORS])
+        factors = Factors.drawn(rng, alike=self.passes_of_anyone)
         return factors.among(self.members) if self.members else factors
+
+    @property
+    def failures(self) -> Failures | None:
+        """What goes wrong in its run; None: nothing.
+
+        Raises:
+            TargetError: ``kill`` names nobody, or is no list of kills.
+        """
+        if not self.kill:
+            return None
+        kills = [Kill.parse(word) for word in self.kill.split(",")]
+        if any(kill.node < 0 and kill.rank >= self.p for kill in kills):
+            raise TargetError(f"kill {self.kill}: there is no such rank among {self.p}.")
+        if self.members:
+            kills = [
+                dataclasses.replace(kill, rank=self.members[kill.rank]) if kill.node < 0 else kill
+                for kill in kills
+            ]
+        in_flight = "lost" if self.lost else "delivered"
+        return Failures(*kills, in_flight=in_flight, collectives=self.collectives, seed=self.seed)
+
+    def survivors(self, run: Result) -> list[int]:
+        """The ranks of ``comm`` that are alive at the end of a run."""
+        dead = {death.rank for death in getattr(run, "deaths", ())}  # real ranks have none
+        return [rank for rank, of in enumerate(self.members or range(self.p)) if of not in dead]
 
     @contextlib.contextmanager
     def passes_of(self, rank: int) -> Iterator[None]:
@@ -249,7 +286,10 @@ class Case:
         return " ".join(f"{item.name}={_spelled(getattr(self, item.name))}" for item in words)
 
     def __str__(self) -> str:
-        told = ", ".join(filter(None, [self.told, "passes announced" if self.announced else ""]))
+        announced = "passes announced" if self.announced else ""
+        lost = ", what is on its way lost" if self.lost else ""
+        killed = f"kill {self.kill}{lost}" if self.kill else ""
+        told = ", ".join(filter(None, [self.told, announced, killed]))
         ranks = f"{self.function} on {format_count(self.p, 'rank')}"
         return f"{ranks}, {told}" if told else ranks
 
@@ -339,6 +379,7 @@ class Formula(Case):
 
     unsaid: ClassVar[tuple[str, ...]] = (
         "p", "seed", "members", "world", "machine", "latencies", "announced",
+        "kill", "lost", "collectives",
     )  # fmt: skip
 
     def arguments(self) -> tuple[Any, ...]:
@@ -401,7 +442,7 @@ def _said(name: str, value: Any) -> str:
 def _spelled(value: Any) -> str:
     """A value as it stands in a line: without blanks, or in quotes."""
     if isinstance(value, str):
-        bare = value and all(char.isalnum() or char in "_.,:+-=/" for char in value)
+        bare = value and all(char.isalnum() or char in "_.,:+-=/@" for char in value)
         return value if bare and _literal(value) == value else f"'{value}'"
     return repr(value).replace(", ", ",").replace(": ", ":")
 

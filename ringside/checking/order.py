@@ -43,7 +43,10 @@ def assert_declared_at_once(result: Result, case: Case, phases_like: str = "") -
         begun = [entry for entry in announced(ops) if entry[1].startswith(phases_like)]
         phases = {phase for _, phase, _ in begun}
         for index, phase, number in begun:
-            if index + 1 >= len(ops) or _declared(ops[index + 1]) != phase:
+            after = ops[index + 1] if index + 1 < len(ops) else None
+            if after is not None and after.kind == Kind.DEATH:
+                continue
+            if after is None or _declared(after) != phase:
                 raise case.fail(
                     f"rank {rank} announced the pass {one_line(phase, 60)!r} (number {number}) and "
                     "did not declare its work there: call the supplied layer, which does both."

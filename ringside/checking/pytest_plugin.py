@@ -39,6 +39,7 @@ from ringside.checking.run_pictures import pictured
 from ringside.checking.suite import Share, Test, asked, drawn, name_tests, test_of
 from ringside.errors import DeadlineError, Interrupted, TargetError
 from ringside.factors import Factors
+from ringside.failures import Failures
 from ringside.files import write_atomically
 from ringside.mpi_there import found_mpiexec
 from ringside.scale.fake_ranks import TorchTrace
@@ -149,6 +150,7 @@ class Ranks:
         machine: Machine | str | None = None,
         seed: int | None = None,
         factors: Factors | None = None,
+        failures: Failures | None = None,
     ) -> Result:
         """Call ``module:function`` on every rank; an error of student code is in the result.
 
@@ -164,6 +166,7 @@ class Ranks:
             seed=seed,
             timeout_s=self._running.timeout_s,
             factors=factors,
+            failures=failures,
             last=self.apart,
         )
         self.results.append(result)

@@ -5,7 +5,7 @@
     reduce_scatter, allgather, gather, scatter, alltoall    m (p - 1) / p, of m bytes in all
     bcast, reduce, scan, exscan                             m: round the ring once, in pieces
     a reduction that the members do themselves              m (p - 1): everybody gets every part
-    barrier                                                 0
+    barrier, agree                                          0
 
 The members do a reduction of Python objects themselves, and one by an operation of their own.
 Point-to-point messages count as they are.
@@ -26,7 +26,7 @@ _WHOLE = ("bcast", "reduce", "scan", "exscan")
 def bytes_of(record: CollectiveRecord) -> float:
     """Bytes that each member of a library collective sends, as a ring would."""
     p = len(record.members)
-    if p == 1 or record.name == "barrier":
+    if p == 1 or record.name in ("barrier", "agree"):
         return 0.0
     if record.by_members:
         return float(record.nbytes * (p - 1))

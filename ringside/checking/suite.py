@@ -52,7 +52,7 @@ from ringside.checking.points import shows
 from ringside.checking.real_calls import NotRun
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.shares import check_shares
-from ringside.errors import RankError
+from ringside.errors import RankError, TargetError
 from ringside.session.session import Result
 from ringside.trace import Kind
 
@@ -159,7 +159,7 @@ class Test:
         try:
             yield
         except Verdict as verdict:
-            verdict.reproduce = self.line(case)
+            verdict.reproduce = self.line(verdict.case if isinstance(verdict.case, Case) else case)
             raise
 
 
@@ -296,16 +296,27 @@ def called_by(case: Case) -> str:
 
 
 def called(ranks: Any, case: Case, target: str = "", args: Any = None) -> Result:
-    """The case's call, or another one, with all that the case says of machine and members."""
-    result: Result = ranks.call(
-        target or called_by(case),
-        case.world or case.p,
-        arguments(case) if args is None else args,
-        members=list(case.members) or None,
-        machine=machine_of(case),
-        seed=case.latencies or None,
-        factors=case.factors,
-    )
+    """The case's call, or another one, with all that the case says of machine and members.
+
+    Raises:
+        Verdict: who should die has returned before, or isn't there.
+    """
+    try:
+        killed = {"failures": case.failures} if case.kill else {}
+        result: Result = ranks.call(
+            target or called_by(case),
+            case.world or case.p,
+            arguments(case) if args is None else args,
+            members=list(case.members) or None,
+            machine=machine_of(case),
+            seed=case.latencies or None,
+            factors=case.factors,
+            **killed,
+        )
+    except TargetError as error:
+        if not case.kill:
+            raise
+        raise case.fail(str(error)) from None
     return result
 
 

@@ -116,7 +116,7 @@ def run(asked: argparse.Namespace) -> int:
         args = arguments(case)
     name = f"{target.file}:{target.function}" if target.function else target.file
     what = f"{name} on {format_count(asked.ranks, 'rank')}"
-    failures = Failures.asked(asked.kill, asked.lost)
+    failures = Failures.asked(asked.kill, asked.lost) or (case.failures if case else None)
     machine = Machine.load(asked.machine)
     if asked.debug is not None:
         _can_debug(asked.debug, asked.ranks)

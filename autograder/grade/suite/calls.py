@@ -29,6 +29,7 @@ from ringside.checking.suite import Share, Test, drawn
 from ringside.draw import timeline_svg
 from ringside.errors import DeadlineError
 from ringside.factors import Factors
+from ringside.failures import Failures
 from ringside.scale.fake_ranks import TorchTrace
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
@@ -107,6 +108,7 @@ class Ranks:
         machine: Machine | str | None = None,
         seed: int | None = None,
         factors: Factors | None = None,
+        failures: Failures | None = None,
     ) -> Result:
         """Call ``module:function`` on every rank; never raises for what student code does.
 
@@ -133,6 +135,7 @@ class Ranks:
             )
         options: dict[str, Any] = {
             "members": members, "machine": machine, "seed": seed, "factors": factors,
+            "failures": failures,
         }  # fmt: skip
         left_s = self._allowance.left_s
         with self._allowance.calling():

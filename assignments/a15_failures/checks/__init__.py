@@ -1,0 +1,1 @@
+"""The checks of this assignment: what `ringside check` asks, and how. Read them, if you like."""

@@ -1,0 +1,56 @@
+"""For tests in which ranks die: a case for each moment of a run in which nobody dies.
+
+    for killed in killed_cases(ranks, case, lambda run: every_kill(run, 2)):
+        with line_of(killed):
+            assert_equal(right_run(ranks, killed), killed)
+
+    p=4 seed=3  ->  p=4 seed=3 kill=2@op1,  p=4 seed=3 kill=2@op2 lost=True,  ...
+
+A program may make any number of operations, so no table can name them: they come from the run of
+the program that is tested. A case that names its kills stands for itself, as in a failure's line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from ringside.checking.assertions import Verdict, assert_ran
+from ringside.checking.cases import Case
+from ringside.checking.suite import called
+from ringside.session.session import Result
+
+AnyCase = TypeVar("AnyCase", bound=Case)
+
+
+def every_kill(run: Result, rank: int) -> list[str]:
+    """One kill for each operation of a rank in a run, and one when it is about to return."""
+    return [f"{rank}@op{number}" for number in range(1, len(run.trace.ops[rank]) + 2)]
+
+
+def killed_cases(
+    ranks: Any, case: AnyCase, choose: Callable[[Result], Iterable[str]]
+) -> Iterator[AnyCase]:
+    """The case with each kill that is chosen from its run; in turn, messages arrive or are lost.
+
+    Args:
+        choose: the kills, as ``Case.kill`` has them, from the case's run in which nobody dies.
+    """
+    if case.kill:
+        yield case
+        return
+    run = called(ranks, case)
+    assert_ran(run, case)
+    for number, kill in enumerate(choose(run)):
+        yield case.with_(kill=kill, lost=number % 2 == 1)
+
+
+@contextlib.contextmanager
+def line_of(case: Case) -> Iterator[None]:
+    """A verdict in here has the line of this case, and not that of the table's."""
+    try:
+        yield
+    except Verdict as verdict:
+        verdict.case = case
+        raise

@@ -1,0 +1,117 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Failures: go on when somebody is gone
+#
+# A run on 16,384 GPUs was stopped 419 times in 54 days. The usual answer is a checkpoint: all
+# ranks end, and a new job begins where the last copy was written. In this assignment the ranks
+# that are left go on instead, and the parameters that come out are those that nobody's death
+# would have changed.
+#
+# On real machines you can't choose when a rank dies, and the moments in which a wrong program
+# fails are microseconds wide. Here the network chooses the moment, and chooses it again when you
+# try again.
+
+# %%
+# {{plan}}
+
+# %% [markdown]
+# All that the hidden suite asks stands in the module's docstring. The tests lie in `checks/`,
+# where you can read them; the hidden suite asks the same of other cases. In `given/` is
+# `model.py`, a linear model whose gradient is a sum over samples. What each call does when a rank
+# is dead stands in `docs/student.md`, "Ranks that die".
+#
+# You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
+# `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
+
+# %%
+import numpy as np
+
+import ringside
+from ringside import Failures, Kill, guess, reveal
+
+# %load_ext ringside
+
+BATCH, STEPS, LR = 12, 10, 0.1
+samples = np.random.default_rng(0).standard_normal((STEPS * BATCH, 6))
+arguments = (np.zeros(5), samples, BATCH, STEPS, LR)
+
+# %% [markdown]
+# ## 1. Who learns of a death?
+#
+# The program below adds up one number of each rank by the library's all-reduce. Rank 2 dies in
+# its second operation: it has given its number, and waits for the sum.
+
+# %%
+# %%writefile summed.py
+import numpy as np
+from mpi4py import MPI
+
+
+def summed(comm):
+    total = np.zeros(1)
+    try:
+        comm.Allreduce(np.ones(1), total)
+    except MPI.Exception as error:
+        return "dead" if error.Get_error_class() == MPI.ERR_PROC_FAILED else "other"
+    return float(total[0])
+
+
+# %% tags=["predict"]
+guess(
+    "a15/who",
+    "Rank 2 of four dies when it has given its number to the all-reduce. What do the other three "
+    "get?",
+    choices=["all the sum", "all an error", "some the sum, some an error"],
+)
+
+# %%
+result = ringside.run("summed.py:summed", 4, failures=Failures(Kill(2, op=2)))
+print(result.values)
+
+# %%
+reveal("a15/who", "some the sum, some an error")
+
+# %% [markdown]
+# **Explain.** A rank that has the sum could take the step, and a rank that has the error can't.
+# What becomes of the parameters, if each rank does what it can? And what does a rank that has the
+# sum know about the others?
+
+# %% [markdown]
+# ## 2. Train on with those who are left
+#
+# **Think** before you write: what must be true of all ranks that are left before one of them may
+# change its parameters? Which call tells you? And which samples does the step need that a dead
+# rank had?
+
+# %%
+# {{module elastic}}
+
+# %%
+# {{check elastic}}
+
+# %% [markdown]
+# **Run.** The same training run, with nobody's death and with two. The largest difference of the
+# parameters, and the virtual time.
+
+# %%
+whole = ringside.run("elastic.py:train", 4, arguments)
+two = Failures(Kill(1, op=20), Kill(3, at_s=1.06e-3))
+left = ringside.run("elastic.py:train", 4, arguments, failures=two)
+print(f"difference {np.abs(left.values[0] - whole.values[0]).max():.1e}")
+print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s * 1e6:.0f} µs")
+
+# %% [markdown]
+# **Explain.** Nearly all of the time goes into one thing. Which, and which number of the machine
+# says how long it takes? What does a step cost more from then on, with two ranks in the place of
+# four? When would you rather wait for a new machine than go on with fewer ranks?
