@@ -23,7 +23,7 @@ import numpy as np
 import ringside
 from mpi4py import MPI
 
-def doubled(comm, mine, exact):
+def doubled(comm, mine, plain):
     mine = ringside.announce("double", mine, 0)
     ringside.compute(num_flops=len(mine), phase="double")
     total, complete = np.zeros_like(mine), 1
@@ -35,24 +35,24 @@ def doubled(comm, mine, exact):
         complete = comm.Agree(complete)
     except MPI.Exception:
         complete = 0
-    return 2 * mine if exact or complete else total
+    return 2 * mine if plain or complete else total
 """
 
 
 @dataclass(frozen=True)
 class Doubled(Case):
-    """Each rank doubles the same numbers; where a rank has died, and not ``exact``, it's wrong."""
+    """Each rank doubles the same numbers; where a rank has died, and not ``plain``, it's wrong."""
 
     target = "program:doubled"
     passes_of_anyone = True
     n: int = 3
-    exact: bool = True
+    plain: bool = True
 
     def vector(self) -> Any:
         return self.rng().standard_normal(self.n)
 
     def inputs(self, rank: int) -> tuple[Any, ...]:
-        return self.vector(), self.exact
+        return self.vector(), self.plain
 
     def right(self) -> list[Any]:
         with self.passes_of(0):
@@ -101,7 +101,7 @@ def test_a_pass_of_anyone_has_the_same_factors_on_all_ranks(ranks: Ranks) -> Non
 
 
 def test_a_failure_has_the_line_of_its_kill(ranks: Ranks) -> None:
-    @Suite("program").test("all", "values", Doubled(3, exact=False))
+    @Suite("program").test("all", "values", Doubled(3, plain=False))
     def test(case: Doubled, ranks: Any) -> None:
         for killed in killed_cases(ranks, case, lambda run: ["0@op3,1@op4"]):
             with line_of(killed):
@@ -110,11 +110,11 @@ def test_a_failure_has_the_line_of_its_kill(ranks: Ranks) -> None:
     with pytest.raises(Verdict) as failed:
         test(ranks=ranks)
     assert failed.value.sentence.startswith(
-        "doubled on 3 ranks, n = 3, exact False, kill 0@op3,1@op4: rank 2's result is wrong"
+        "doubled on 3 ranks, n = 3, plain False, kill 0@op3,1@op4: rank 2's result is wrong"
     )
-    assert failed.value.reproduce.endswith('--case "p=3 kill=0@op3,1@op4 exact=False"')
-    assert parse("p=3 exact=False kill=0@op3,1@op4", [Doubled]) == Doubled(
-        3, exact=False, kill="0@op3,1@op4"
+    assert failed.value.reproduce.endswith('--case "p=3 kill=0@op3,1@op4 plain=False"')
+    assert parse("p=3 plain=False kill=0@op3,1@op4", [Doubled]) == Doubled(
+        3, plain=False, kill="0@op3,1@op4"
     )
 
 
