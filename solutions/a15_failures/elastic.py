@@ -15,14 +15,16 @@ What ``comm`` offers. No rank is told of a death by itself: a call raises ``MPI.
 
 - ``MPI.ERR_PROC_FAILED``: a rank that this call needs is dead. If a rank dies within a library
   collective, some of the others may get the result, and the rest this error.
-- ``MPI.ERR_REVOKED``: another rank has called ``comm.Revoke()``. From then on each call on ``comm``
-  ends so, but for the two below. A rank that waits for one which is alive learns of a failure by
-  this alone. A library collective with a dead member raises by itself.
+- ``MPI.ERR_REVOKED``: a rank has called ``comm.Revoke()``. From then on each message and collective
+  on ``comm`` ends so, but for the two below; it may be revoked again. A rank that waits for one
+  which is alive learns of a failure by this alone. A library collective with a dead member raises
+  by itself.
 - ``comm.Agree(flag)`` returns the bitwise AND of the flags of all ranks that are alive, on all of
   them. It raises ``MPI.ERR_PROC_FAILED`` instead on all of them alike, if a rank of ``comm`` is
   dead.
-- ``comm.Shrink()`` returns a new communicator of the ranks that are alive, in their old order.
-  ``Agree`` and ``Shrink`` work on a revoked communicator, and all that are alive must call them.
+- ``comm.Shrink()`` returns a new communicator of the ranks that are alive, in their old order. It
+  raises nothing: who dies in it is left out, or is found dead by the next call. ``Agree`` and
+  ``Shrink`` work on a revoked communicator, and all that are alive must call them.
 
 Catch ``MPI.ERR_PROC_FAILED`` and ``MPI.ERR_REVOKED``, and nothing else: any other exception comes
 out of ``train``.
@@ -55,20 +57,21 @@ def train(
 
     Returns:
         The parameters after ``num_steps`` steps ``params - lr * mean``, where the mean of a step is
-        over its B samples: to 1e-12 those of one rank alone. All ranks that are left return the
-        same bits.
+        over its B samples: those of one rank alone, with an absolute error below 1e-12. All ranks
+        that are left return the same bits.
 
     - Gradients come from ``given.model.gradient``, which is told the step and the place of its
       first sample in the step's batch.
     - Samples: with p ranks left, a rank computes at most ``ceil(B / p)`` samples each time that a
-      step is begun. A step is begun anew at most once for each rank that dies in it. A step that
-      was finished is not repeated.
-    - Bytes: each time that a step is begun, a rank sends and receives at most
-      ``2 (p - 1) ceil(n / p)`` elements and 16 bytes. Example: n = 11 on 4 ranks are 18 elements,
-      144 + 16 bytes. ``Allreduce`` counts as a ring would send it; ``Agree`` and ``Shrink`` count
-      nothing. Your own messages are allowed, too.
-    - Time: at most 1.05 times that of all steps, and for each rank that dies one step more,
-      ``4 ceil(log2 p)`` latencies, and the time until its death is known
+      step is begun. A step is begun anew at most once for each rank whose death is noticed in it.
+      What all have agreed on is not repeated.
+    - Bytes: each time that a step is begun, a rank sends at most ``2 (p - 1) ceil(n / p)``
+      elements and 16 bytes, and receives as much, with p ranks left. Example: n = 11 on 4 ranks
+      are 18 elements, 144 + 16 bytes. ``Allreduce`` counts as a ring would send it; ``Agree`` and
+      ``Shrink`` count nothing. Your own messages are allowed, too.
+    - Time: at most 1.05 times that of all steps: the samples, a ring's all-reduce, and
+      ``2 ceil(log2 p)`` latencies for an agreement. For each rank that dies there may be one step
+      more, ``4 ceil(log2 p)`` latencies, and the time until its death is known
       (``machine.failure_detect_s``). Half the points up to 1.5 times.
     """
     ### BEGIN SOLUTION

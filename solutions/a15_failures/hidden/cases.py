@@ -13,7 +13,11 @@ hidden(
     group("ValueError", Faulty(4, num_steps=2)),
     group("MPI", Faulty(2, error="MPI")),
 )
-hidden(elastic.test_a_death_between_two_steps, Elastic(3), Elastic(5, n=8, batch=20, num_steps=2))
+hidden(
+    elastic.test_a_death_between_two_steps,
+    group("2 ranks", Elastic(2, n=5, batch=6)),
+    group("more", Elastic(3), Elastic(5, n=8, batch=20, num_steps=2)),
+)
 hidden(
     elastic.test_a_death_in_the_sum, Elastic(5, batch=20, num_steps=2), Elastic(3, n=4, num_steps=2)
 )
