@@ -1,4 +1,4 @@
-"""The pytest fixtures of the public tests: ``ranks``, ``rng`` and ``mpiexec``.
+"""The pytest fixtures of the public tests: ``ranks``, ``rng``, ``mpi`` and ``gloo``.
 
     @shows("sum", "values", "ring")
     def test_four_ranks_get_the_sum(ranks, rng):
@@ -20,6 +20,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,18 @@ from ringside.checking.fresh_ranks import FreshRanks, run_again
 from ringside.checking.points import MARK, Worth, give_points, worth_of
 from ringside.checking.public_tests import CALL_TIMEOUT_S, TestRecord
 from ringside.checking.pytest_process import Teller
-from ringside.checking.real_calls import GlooCalls, MpiCalls
+from ringside.checking.real_calls import RealCalls, Worlds
 from ringside.checking.requirements import Requirements, RequirementsError
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.run_pictures import pictured
-from ringside.checking.suite import Share, Test, asked, drawn, name_tests, test_of
+from ringside.checking.suite import RealTest, Share, Test, asked, drawn, name_tests, test_of
 from ringside.errors import DeadlineError, Interrupted, TargetError
 from ringside.factors import Factors
 from ringside.failures import Failures
 from ringside.files import write_atomically
 from ringside.mpi_there import found_mpiexec
 from ringside.scale.fake_ranks import TorchTrace
-from ringside.session.session import Result, Session
+from ringside.session.session import FRONT_ENDS, Result, Session
 from ringside.timing.machine import Machine
 
 
@@ -110,8 +111,11 @@ class Running:
 class Ranks:
     """Calls into modules of one folder, on simulated ranks."""
 
-    def __init__(self, session: Session, record: Record, running: Running, case: str = "") -> None:
+    def __init__(
+        self, session: Session, record: Record, running: Running, worlds: Worlds, case: str = ""
+    ) -> None:
         self._session = session
+        self.worlds = worlds  # real ones
         self._case = case
         self._record = record
         self._running = running
@@ -126,9 +130,7 @@ class Ranks:
 
     def table(self, test: Test) -> list[Share]:
         """The public cases of a test, or the one that was asked for."""
-        if self._case:
-            return asked(test, self._case)
-        return drawn(test.public, random_of(test.name))
+        return table_of(test, self._case)
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
@@ -283,16 +285,33 @@ def _module_of(item: pytest.Item) -> str:
 @pytest.fixture(scope="module")
 def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
     """Simulated ranks that run the modules beside the test."""
-    with Session(folder_of(request), confined=True) as session:
-        config = request.config
-        case = config.getoption("--ringside-case")
-        yield Ranks(session, config.stash[_RECORD], config.stash[_RUNNING], case)
+    config, folder = request.config, folder_of(request)
+    case = config.getoption("--ringside-case")
+    items = [item for item in request.session.items if item.path == request.path]
+    # What takes seconds to start gets ready now, while the first tests run.
+    of_torch = any(_module_of(item).endswith("_torch") for item in items)
+    preload = FRONT_ENDS["torch"] if of_torch and find_spec("torch") else ()
+    with (
+        contextlib.closing(Worlds(folder, found_mpiexec() or "")) as worlds,
+        Session(folder, confined=True, preload=preload) as session,
+    ):
+        for item in items:
+            test = test_of(item)
+            if isinstance(test, RealTest):
+                for p in sorted({one.p for each in table_of(test, case) for one in each.cases}):
+                    worlds.start(test.launcher, p)
+        yield Ranks(session, config.stash[_RECORD], config.stash[_RUNNING], worlds, case)
 
 
 def folder_of(request: pytest.FixtureRequest) -> Path:
     """Where the modules lie: beside the tests, or above a folder `checks`."""
     folder = request.path.parent
     return folder.parent if folder.name == CHECKS else folder
+
+
+def table_of(test: Test, case: str) -> list[Share]:
+    """The public cases of a test, or the one that was asked for."""
+    return asked(test, case) if case else drawn(test.public, random_of(test.name))
 
 
 @pytest.fixture
@@ -308,24 +327,17 @@ def random_of(test: str) -> np.random.Generator:
 
 
 @pytest.fixture
-def mpiexec() -> str:
-    """The real launcher of this machine; where there is none, the test is skipped."""
-    path = found_mpiexec()
-    if path is None:
-        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
-    return path
-
-
-@pytest.fixture
-def mpi(request: pytest.FixtureRequest, ranks: Ranks, mpiexec: str) -> MpiCalls:
+def mpi(ranks: Ranks) -> RealCalls:
     """Calls under the real launcher of this machine; where there is none, the test is skipped."""
-    return MpiCalls(folder_of(request), ranks, mpiexec)
+    if found_mpiexec() is None:
+        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
+    return RealCalls("mpiexec", ranks, ranks.worlds)
 
 
 @pytest.fixture
-def gloo(request: pytest.FixtureRequest, ranks: Ranks) -> GlooCalls:
+def gloo(ranks: Ranks) -> RealCalls:
     """Calls on real processes that torch's gloo connects."""
-    return GlooCalls(folder_of(request), ranks)
+    return RealCalls("gloo", ranks, ranks.worlds)
 
 
 @pytest.hookimpl(wrapper=True)

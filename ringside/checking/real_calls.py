@@ -2,19 +2,26 @@
 
     (run,) = mpi.call_all([("ring:all_reduce", 3, [(x,), (y,), (z,)])])
 
-All calls on p ranks are made by one ``mpiexec -n p``, one after another. Graders make the same
+All calls on p ranks are made by one world of p, one after another. Starting it takes longest, so
+it may be started before its calls are known: it waits for them in a file. Graders make the same
 calls in a sandbox, under the same names (``autograder.grade.suite.calls``).
 
-    python -m ringside.checking.real_calls FOLDER SCRATCH [RANK P]      what each rank runs
+    python -m ringside.checking.real_calls FOLDER SCRATCH       a rank under mpiexec
+    python -m ringside.checking.real_calls FOLDER SCRATCH P     a world of torch's gloo
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -23,12 +30,16 @@ from typing import Any
 from ringside import kit
 from ringside.checking.assertions import Verdict, buffered, one_line, open_request, rendezvous
 from ringside.errors import RunError
+from ringside.files import write_atomically
 from ringside.network import codec, failure
 from ringside.targets import find
 from ringside.timing.machine import Machine
 
 TIMEOUT_S = 60.0  # of all calls on p ranks
 PATIENCE_S = 30.0  # of a rank that waits for another
+_UNUSED_S = 600.0  # after which ranks whose calls never come end by themselves
+_POLL_S = 0.005
+_START_METHOD = "spawn" if sys.platform == "darwin" else "fork"
 Calls = Sequence[tuple[str, int, list[tuple[Any, ...]]]]
 
 
@@ -52,15 +63,18 @@ class RealRun:
     error: RunError | None = None
 
 
-class MpiCalls:
-    """Calls under ``mpiexec``."""
+class RealCalls:
+    """Calls under ``mpiexec``, or on real processes that torch's gloo connects.
 
-    name = "mpiexec"
+    Args:
+        launcher: "mpiexec" or "gloo".
+        ranks: simulated ones, for rehearsals.
+    """
 
-    def __init__(self, folder: Path, ranks: Any, mpiexec: str = "") -> None:
-        self._folder = folder.resolve()
+    def __init__(self, launcher: str, ranks: Any, worlds: Worlds) -> None:
+        self.name = launcher
         self._ranks = ranks
-        self._mpiexec = mpiexec
+        self._worlds = worlds
 
     def call_all(self, calls: Calls) -> list[RealRun]:
         """Make the calls, and give the result of each.
@@ -85,11 +99,8 @@ class MpiCalls:
         return [runs[p].pop(0) for _, p, _ in calls]
 
     def _world(self, p: int, calls: list[Any]) -> list[RealRun]:
-        with tempfile.TemporaryDirectory(prefix="ringside-real-") as scratch:
-            path = Path(scratch)
-            (path / "calls").write_bytes(codec.encode(calls))
-            self._start(p, path)
-            answers = [self._answers(path / str(rank)) for rank in range(p)]
+        with contextlib.closing(self._worlds.take(self.name, p)) as world:
+            answers = world.answers(calls)
         runs: list[RealRun] = []
         for number, (target, _) in enumerate(calls):
             mine = [each[number] for each in answers if number < len(each)]
@@ -103,48 +114,89 @@ class MpiCalls:
             runs.append(RealRun([value for _, value in mine]))
         return runs
 
-    def _start(self, p: int, scratch: Path) -> None:
-        words = [self._mpiexec, "-n", str(p), *self._rank_words(scratch)]
-        subprocess.run(
-            words, cwd=self._folder, env=_environment(), capture_output=True,
-            timeout=TIMEOUT_S, check=False,
+
+class Worlds:
+    """Real ranks that call what lies in a folder.
+
+    Args:
+        mpiexec: the launcher of this machine; empty: there is none.
+    """
+
+    def __init__(self, folder: Path, mpiexec: str) -> None:
+        self._folder = folder.resolve()
+        self._mpiexec = mpiexec
+        self._waiting: dict[tuple[str, int], World] = {}
+
+    def start(self, launcher: str, p: int) -> None:
+        """Start ranks that a test will ask for."""
+        if (launcher == "gloo" or self._mpiexec) and (launcher, p) not in self._waiting:
+            self._waiting[launcher, p] = self._new(launcher, p)
+
+    def take(self, launcher: str, p: int) -> World:
+        """Ranks for one list of calls: those that wait, or new ones."""
+        return self._waiting.pop((launcher, p), None) or self._new(launcher, p)
+
+    def close(self) -> None:
+        """End those that nobody has asked for."""
+        for world in self._waiting.values():
+            world.close()
+        self._waiting.clear()
+
+    def _new(self, launcher: str, p: int) -> World:
+        start = [self._mpiexec, "-n", str(p)] if launcher == "mpiexec" else []
+        return World(self._folder, p, start, [] if start else [str(p)])
+
+
+class World:
+    """p real ranks, which import what they need and wait for their calls.
+
+    Args:
+        start: what stands before the Python that is started.
+        more: what its program is told besides the folders.
+    """
+
+    def __init__(self, folder: Path, p: int, start: Sequence[str], more: Sequence[str]) -> None:
+        self._p = p
+        self._folder = tempfile.TemporaryDirectory(prefix="ringside-real-")
+        self._scratch = Path(self._folder.name)
+        program = [sys.executable, "-m", "ringside.checking.real_calls", str(folder)]
+        self._process = subprocess.Popen(
+            [*start, *program, str(self._scratch), *more], cwd=folder, env=_environment(),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def _rank_words(self, scratch: Path) -> list[str]:
-        return [
-            sys.executable, "-m", "ringside.checking.real_calls", str(self._folder), str(scratch)
-        ]  # fmt: skip
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def answers(self, calls: list[Any]) -> list[list[Any]]:
+        """What each rank answered to each call.
+
+        Raises:
+            subprocess.TimeoutExpired: they did not end.
+        """
+        write_atomically(self._scratch / "calls", codec.encode(calls))
+        self._process.wait(TIMEOUT_S)
+        return [list(self._answers(self._scratch / str(rank))) for rank in range(self._p)]
+
+    def close(self) -> None:
+        """End it; what was answered is gone."""
+        self._process.terminate()  # mpiexec ends its ranks
+        self._folder.cleanup()
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     @staticmethod
-    def _answers(path: Path) -> list[Any]:
-        if not path.is_file():
-            return []
-        answers, stream = [], path.read_bytes()
+    def _answers(path: Path) -> Iterator[Any]:
+        stream = path.read_bytes() if path.is_file() else b""
         while len(stream) >= 4:
             size = int.from_bytes(stream[:4], "little")
-            answers.append(codec.decode(stream[4 : 4 + size]))
+            yield codec.decode(stream[4 : 4 + size])
             stream = stream[4 + size :]
-        return answers
-
-
-class GlooCalls(MpiCalls):
-    """Calls on real processes that torch's gloo connects."""
-
-    name = "gloo"
-
-    def _start(self, p: int, scratch: Path) -> None:
-        words = self._rank_words(scratch)
-        processes = [
-            subprocess.Popen([*words, str(rank), str(p)], cwd=self._folder, env=_environment())
-            for rank in range(p)
-        ]
-        try:
-            for process in processes:
-                process.wait(TIMEOUT_S)
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
 
 
 def rehearsed(ranks: Any, call: tuple[str, int, Any], machine: Machine, launcher: str) -> Any:
@@ -169,36 +221,33 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def main(folder: str, scratch: str, *gloo: str) -> None:
-    """What a rank does: all calls, its answers into a file of its own."""
+def main(folder: str, scratch: str, p: str = "") -> None:
+    """What a rank of MPI does, or what starts p ranks of gloo."""
     sys.path.insert(0, folder)
-    calls = codec.decode(Path(scratch, "calls").read_bytes())
-    prepare = _on_gloo if gloo else _on_mpi
-    rank, communicator, convert, convert_back, end = prepare(scratch, *map(int, gloo))
-    with Path(scratch, str(rank)).open("wb") as results:
-        for target, arguments in calls:
-            comm = communicator()  # of this call alone: who keeps it for later ones fails there
-            try:
-                value = find(target)(comm, *convert(arguments[rank]))
-                frame = codec.encode(("value", convert_back(value)))
-            except BaseException as error:
-                frame = codec.encode(("error", failure.encode_caught(error, folder)))
-            results.write(len(frame).to_bytes(4, "little") + frame)
-            results.flush()
-            if codec.decode(frame)[0] == "error":  # the others may wait for this one
-                end()
-            if not gloo:
-                comm.Free()
+    if not p:
+        from mpi4py import MPI
+
+        world = MPI.COMM_WORLD
+        _answer(folder, scratch, world.Get_rank(), world.Dup, lambda: world.Abort(1))
+        return
+    import ringside.pytorch.preload  # noqa: F401  what ranks import late, too
+
+    gc.freeze()  # a module may look through what it has made: not through all of torch
+    _awaited(scratch)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ranks that are daemons end with it
+    context: Any = multiprocessing.get_context(_START_METHOD)
+    processes = [
+        context.Process(target=_on_gloo, args=(folder, scratch, rank, int(p)), daemon=True)
+        for rank in range(int(p))
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
 
 
-def _on_mpi(scratch: str) -> tuple[Any, ...]:
-    from mpi4py import MPI
-
-    world = MPI.COMM_WORLD
-    return world.Get_rank(), world.Dup, tuple, lambda value: value, lambda: world.Abort(1)
-
-
-def _on_gloo(scratch: str, rank: int, p: int) -> tuple[Any, ...]:
+def _on_gloo(folder: str, scratch: str, rank: int, p: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     import torch.distributed as dist
 
     from ringside.pytorch import tensors
@@ -206,7 +255,45 @@ def _on_gloo(scratch: str, rank: int, p: int) -> tuple[Any, ...]:
     store = dist.FileStore(f"{scratch}/store", p)  # type: ignore[attr-defined]
     patience = timedelta(seconds=PATIENCE_S)
     dist.init_process_group("gloo", store=store, world_size=p, rank=rank, timeout=patience)
-    return rank, dist.new_group, tensors.from_arrays, tensors.to_arrays, lambda: os._exit(1)
+    convert = tensors.from_arrays, tensors.to_arrays
+    _answer(folder, scratch, rank, dist.new_group, lambda: os._exit(1), convert)
+
+
+def _answer(
+    folder: str,
+    scratch: str,
+    rank: int,
+    communicator: Callable[[], Any],
+    end: Callable[[], Any],
+    convert: tuple[Callable[[Any], Any], Callable[[Any], Any]] = (tuple, lambda value: value),
+) -> None:
+    """Make all calls, and write the answers into a file of this rank's."""
+    forth, back = convert
+    calls = _awaited(scratch)
+    with Path(scratch, str(rank)).open("wb") as results:
+        for target, arguments in calls:
+            comm = communicator()  # of this call alone: who keeps it for later ones fails there
+            try:
+                value = find(target)(comm, *forth(arguments[rank]))
+                frame = codec.encode(("value", back(value)))
+            except BaseException as error:
+                frame = codec.encode(("error", failure.encode_caught(error, folder)))
+            results.write(len(frame).to_bytes(4, "little") + frame)
+            results.flush()
+            if codec.decode(frame)[0] == "error":  # the others may wait for this one
+                end()
+            if hasattr(comm, "Free"):
+                comm.Free()
+
+
+def _awaited(scratch: str) -> Any:
+    """The calls, once they are there; who is no longer needed finds its folder gone, and ends."""
+    path, until = Path(scratch, "calls"), time.monotonic() + _UNUSED_S
+    while not path.is_file():
+        if not path.parent.is_dir() or time.monotonic() > until:
+            os._exit(0)
+        time.sleep(_POLL_S)
+    return codec.decode(path.read_bytes())
 
 
 if __name__ == "__main__":

@@ -166,6 +166,11 @@ class Test:
 class RealTest(Test):
     """A test on real ranks: all calls are made in one go, since starting takes longest."""
 
+    @property
+    def launcher(self) -> str:
+        """What starts them, and the name of its fixture."""
+        return "gloo" if self.module.endswith("_torch") else "mpiexec"
+
     def run(self, ranks: Any, fixtures: dict[str, Any]) -> None:
         (real,) = fixtures.values()
         groups = ranks.table(self)

@@ -58,6 +58,7 @@ class Nursery:
         self._owner = os.getpid()
         self._sound = True
         self._loaded: set[str] = set()
+        self._loading = False  # whether it hasn't yet answered that it has
         self._num_worlds = 0
         self._control, theirs = socket.socketpair()
         bootstrap = _BOOTSTRAP.format(kit=kit_inside or str(kit.ROOT), fd=theirs.fileno())
@@ -85,12 +86,27 @@ class Nursery:
         """Whether it is this process's own, runs, and has answered everything."""
         return self._sound and self._owner == os.getpid() and self._process.poll() is None
 
-    def preload(self, modules: list[str]) -> None:
-        """Let it import libraries, before the first rank that needs them."""
+    def preload(self, modules: list[str], *, wait: bool = True) -> None:
+        """Let it import libraries, before the first rank that needs them.
+
+        Args:
+            wait: until it has; otherwise the next call of this or another method does, but
+                for ``start``.
+        """
         missing = [name for name in modules if name not in self._loaded]
         if missing:
-            self._command({"do": "preload", "modules": missing}, _IMPORT_S)
+            self._finish_loading()
+            self._tell({"do": "preload", "modules": missing})
             self._loaded.update(missing)
+            self._loading = True
+        if wait:
+            self._finish_loading()
+
+    def _finish_loading(self) -> None:
+        """Take the answer that a preload has still to give, so that none is another's."""
+        if self._loading:
+            self._listen(_IMPORT_S)
+            self._loading = False
 
     def new_world(self) -> int:
         """A number for ranks that belong together."""
@@ -121,6 +137,8 @@ class Nursery:
         """End it, and all ranks that it started."""
         self._sound = False
         self._control.close()
+        if self._loading:  # it would end the import first
+            self._process.kill()
         try:
             # The closed socket ends its loop, which kills its ranks; on Linux they die with it.
             self._process.wait(timeout=5)
@@ -129,17 +147,25 @@ class Nursery:
             self._process.wait()
 
     def _command(self, command: dict[str, Any], timeout_s: float) -> bytes:
+        self._finish_loading()
+        self._tell(command)
+        return self._listen(timeout_s)
+
+    def _tell(self, command: dict[str, Any]) -> None:
         try:
             self._control.sendall(_line(command))
-            return self._listen(timeout_s)
         except OSError as error:
             raise self._has_ended(error) from None
+
+    def _listen(self, timeout_s: float) -> bytes:
+        """The line that it answers."""
+        try:
+            return self._line_of(timeout_s)
         except KeyboardInterrupt:  # its answer would be taken for the next command's
             self._sound = False
             raise
 
-    def _listen(self, timeout_s: float) -> bytes:
-        """The line that it answers."""
+    def _line_of(self, timeout_s: float) -> bytes:
         answer = b""
         while not answer.endswith(b"\n"):
             with selectors.DefaultSelector() as selector:

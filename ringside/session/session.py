@@ -194,7 +194,8 @@ class Session:
         folder_inside: the same folder as the ranks see it (in a sandbox); default: ``folder``.
         kit_inside: the kit's root as the zygote sees it; default: where this package lies.
         machine: the default machine of calls.
-        preload: library modules that the zygote imports before it forks.
+        preload: library modules that the zygote imports before it forks; nobody waits for it until
+            then.
         strict: confine ranks as in grading.
         confined: ranks may read files and change nothing, as while a module is checked.
             Otherwise they may do what the caller may.
@@ -243,7 +244,7 @@ class Session:
         self._lent = launcher is None
         self._nursery = borrow() if launcher is None else Nursery(launcher, kit_inside)
         try:
-            self._nursery.preload(list(preload))
+            self._nursery.preload(list(preload), wait=False)
         except BaseException:
             self.close()
             raise

@@ -11,6 +11,7 @@ talks over the sandbox's loopback device.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import signal
@@ -49,6 +50,7 @@ def load() -> None:
 
     sys.path.remove(kit)
     torch.set_num_threads(1)
+    gc.freeze()  # a module may look through what it has made: not through all of torch
 
 
 def _world(store: str, number: int, world_size: int, first_pipe: int) -> int:

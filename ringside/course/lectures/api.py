@@ -42,7 +42,7 @@ PAGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "ringside.checking.pytest_plugin",
         "The fixtures of pytest",
-        ("ranks", "rng", "mpiexec", "mpi", "gloo"),
+        ("ranks", "rng", "mpi", "gloo"),
     ),
 )
 NOT_SHOWN = {"load_ipython_extension"}  # `%load_ext ringside` calls it

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ringside.checking.real_calls import MpiCalls, NotRun
+from ringside.checking.real_calls import NotRun, RealCalls, World, Worlds
+from ringside.mpi_there import found_mpiexec
 from ringside.session.session import Session
 
 MODULE = """
@@ -28,18 +30,39 @@ def right(comm, x):
 ARGUMENTS = [(np.ones(3),)] * 2
 
 
-class Hanging(MpiCalls):
+class Hanging(Worlds):
     """Real ranks that never end."""
 
-    def _start(self, p: int, scratch: Path) -> None:
-        raise subprocess.TimeoutExpired("mpiexec", 60.0)
+    def take(self, launcher: str, p: int) -> World:
+        raise subprocess.TimeoutExpired(launcher, 60.0)
 
 
 def test_what_hangs_is_told_by_the_network_where_sends_wait(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(MODULE)
     with Session(tmp_path) as session:
-        real = Hanging(tmp_path, session)
+        real = RealCalls("mpiexec", session, Hanging(tmp_path, "mpiexec"))
         with pytest.raises(NotRun, match="fails on the network: all 2 ranks are blocked"):
             real.call_all([("m:cycle", 2, ARGUMENTS)])
         with pytest.raises(subprocess.TimeoutExpired):
             real.call_all([("m:right", 2, ARGUMENTS)])
+
+
+def test_ranks_that_were_started_ahead_take_the_calls(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(MODULE)
+    worlds = Worlds(tmp_path, found_mpiexec() or pytest.skip("there is no mpiexec"))
+    with Session(tmp_path) as session, contextlib.closing(worlds):
+        worlds.start("mpiexec", 2)
+        waiting = worlds.take("mpiexec", 2)
+        worlds.take = lambda launcher, p: waiting  # type: ignore[method-assign]
+        (run,) = RealCalls("mpiexec", session, worlds).call_all([("m:right", 2, ARGUMENTS)])
+        np.testing.assert_array_equal(run.values, [np.ones(3)] * 2)
+        assert not waiting.runs
+
+
+def test_ranks_that_nobody_asks_for_end(tmp_path: Path) -> None:
+    worlds = Worlds(tmp_path, found_mpiexec() or pytest.skip("there is no mpiexec"))
+    worlds.start("mpiexec", 2)
+    waiting = worlds.take("mpiexec", 2)
+    assert waiting.runs
+    waiting.close()
+    assert not waiting.runs
