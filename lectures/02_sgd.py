@@ -43,7 +43,7 @@
 #
 # **How to read.** Before many programs you are asked for a prediction. Type your number into the
 # cell before you run the program. The result then appears next to your prediction, and you learn
-# from the gap. Nobody grades it. The data is real: handwritten digits that come with scikit-learn.
+# from the gap. Nobody grades it. The data is real: handwritten digits [1].
 
 # %% [markdown] slideshow={"slide_type": "skip"} tags=["plan"]
 # **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are
@@ -89,10 +89,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
 
 import ringside
 from ringside import guess, reveal
+from ringside.course.digits import load_digits
 from ringside.course.lectures import Knob, explore, puzzle, show
 
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -112,7 +112,7 @@ plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 # formula with many free numbers in it, and look for the numbers that give the right answers.
 
 # %% slideshow={"slide_type": "fragment"}
-images, labels = load_digits(return_X_y=True)
+images, labels = load_digits()
 order = np.random.default_rng(0).permutation(len(labels))
 images, labels = images[order] / 16, labels[order]  # pixels from 0 to 1
 N = 1437  # to learn from; the others are for testing and never used before
@@ -1752,7 +1752,7 @@ assert np.isclose(((centred @ again - T) ** 2).sum() / (2 * N), loss(best))
 # ## References
 #
 # 1. E. Alpaydin, C. Kaynak. Optical recognition of handwritten digits. UCI Machine Learning
-#    Repository, 1998. The test set, by way of `sklearn.datasets.load_digits`.
+#    Repository, 1998. The test set.
 # 2. B. T. Polyak. Some methods of speeding up the convergence of iteration methods. USSR
 #    Computational Mathematics and Mathematical Physics 4(5), 1–17, 1964.
 # 3. H. Robbins, S. Monro. A stochastic approximation method. Annals of Mathematical Statistics

@@ -73,10 +73,10 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # the matrices here are small
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_digits
 
 import ringside
 from ringside import guess, reveal
+from ringside.course.digits import load_digits
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 from ringside.course.lectures import (
@@ -231,7 +231,7 @@ from forwards import forward
 from net import start
 from passes import loss_and_gradient
 
-images, digits = load_digits(return_X_y=True)
+images, digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits))
 images, digits = images[order] / 16, digits[order]
 x, y = images[:1280], digits[:1280]  # to learn from

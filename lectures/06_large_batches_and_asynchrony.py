@@ -68,10 +68,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_digits
 
 import ringside
 from ringside import guess, reveal
+from ringside.course.digits import load_digits
 from ringside.course.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
@@ -213,7 +213,7 @@ def loss_and_gradient(w, x, y):
 from net import scores, start
 from passes import loss_and_gradient
 
-images, digits = load_digits(return_X_y=True)
+images, digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits))
 images, digits = images[order] / 16, digits[order]
 x, y = images[:1280], digits[:1280]  # to learn from

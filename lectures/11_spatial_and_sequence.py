@@ -64,7 +64,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_sample_image
 
 import ringside
 from ringside import Machine, guess, reveal
@@ -1477,7 +1476,7 @@ assert all(length % 8 for length in ODD) and sum(ODD) == sum(MANY) == 1024 and l
 # meaning that it has in libraries, where the kernel isn't flipped.)
 
 # %% slideshow={"slide_type": "fragment"}
-photo = load_sample_image("china.jpg")
+photo = plt.imread(LECTURES / "data" / "temple.jpg")
 grey = photo.mean(axis=2)  # (427, 640)
 kernel = np.array([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]])
 strips = np.array_split(grey, 4)
@@ -2529,8 +2528,8 @@ assert sum([108, 106, 108, 105]) == 427 == 426 + len([426])
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
 #
-# 1. D. Buechele. Photograph of a temple in China, flickr.com/photos/danielbuechele/6061409035, licence CC BY 2.0. It comes with
-#    scikit-learn, as `china.jpg`.
+# 1. D. Buechele. Photograph of a temple in China, flickr.com/photos/danielbuechele/6061409035, licence CC BY 2.0
+#    (`data/temple.jpg`).
 # 2. K. Simonyan, A. Zisserman. Very deep convolutional networks for large-scale image recognition. ICLR 2015.
 #    arXiv:1409.1556. Table 1.
 # 3. P. Jin, B. Ginsburg, K. Keutzer. Spatially parallel convolutions. ICLR 2018, workshop track.

@@ -557,10 +557,10 @@ def train(comm, w, samples, num_steps, batch):
     while t < num_steps:
         mine = samples[t * batch :][:batch][comm.rank :: comm.size]
         total, ok = summed(comm, mine.T @ (mine @ w - 1))
-        if ok:
-            w, t = w - 0.1 * total / batch, t + 1
-        else:
+        if not ok:
             comm = comm.Shrink()
+            continue
+        w, t = w - 0.1 * total / batch, t + 1
     return w
 
 

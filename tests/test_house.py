@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from tornado.web import HTTPError
 
+from autograder.publish.bundle import for_students
 from ringside.course.lectures import api
 from ringside.kit import VERSION
 from ringside.torch_there import INSTALL
@@ -284,6 +285,17 @@ def test_every_package_that_we_import_is_declared() -> None:
         for name in imported(path) - OURS - set(sys.stdlib_module_names):
             distribution = DISTRIBUTION.get(name, name)
             assert distribution in declared, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_the_students_copy_installs_what_their_part_imports() -> None:
+    project = tomllib.loads(for_students((ROOT / "pyproject.toml").read_text()))["project"]
+    declared = {Requirement(line).name for line in project["dependencies"]}
+    left_out = set(requirements()) - declared
+    assert "nbgrader" in left_out and {"numpy", "jupyter", "mpi4py", "pytest"} <= declared
+    for path in python_files("ringside", "lectures", "assignments"):
+        for name in imported(path):
+            # Where nbgrader's exchange is, nbgrader is; elsewhere a zip is made.
+            assert DISTRIBUTION.get(name, name) not in left_out or path.name == "handin.py"
 
 
 def test_what_is_said_where_torch_is_missing_installs_the_range_that_is_declared() -> None:

@@ -147,7 +147,7 @@ def _fill(course: Course, folder: Path, names: Sequence[str]) -> None:
         if (course.kit / name).is_file():
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(course.kit / name, folder / name)
-    _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
+    _write(folder / "pyproject.toml", for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
     _write(folder / "README.md", _start_here(course, names[0]))
     if (course.kit / VSCODE).is_dir():
@@ -305,8 +305,11 @@ def _is_import(line: str) -> bool:
     return line.startswith(("import ", "from "))
 
 
-def _for_students(text: str) -> str:
-    """pyproject.toml with nothing in it that names the autograder or the tests' tools."""
+def for_students(text: str) -> str:
+    """pyproject.toml with nothing in it that names the autograder or the tests' tools.
+
+    What the autograder alone needs is marked so, and isn't installed.
+    """
     text = text.replace('include = ["ringside*", "autograder*"]', 'include = ["ringside*"]')
     head = text.split("[tool.ruff]")[0]
     return "\n".join(line for line in head.splitlines() if "autograder" not in line).rstrip() + "\n"

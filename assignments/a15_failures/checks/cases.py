@@ -231,6 +231,10 @@ def in_recovery(ranks, case, first, second):
         kills = [
             kill for kill in in_the_sum(second)(run) if int(kill.partition("op")[2]) - 1 in span
         ]
+        if not kills:
+            raise once.fail(
+                f"rank {second} does nothing but compute after the death, so it can't know of it."
+            )
         for kill in kills[:: math.ceil(len(kills) / MOMENTS)]:
             yield once.with_(kill=f"{once.kill},{kill}")
 

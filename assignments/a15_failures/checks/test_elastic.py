@@ -38,7 +38,7 @@ def test_other_errors_come_out(case, ranks):
     right_run(ranks, case)
 
 
-@suite.test("between", "values", Elastic(4), Elastic(2))
+@suite.test("between", "values", group("2 ranks", Elastic(2)), group("more", Elastic(4)))
 def test_a_death_between_two_steps(case, ranks):
     if not case.kill:
         assert_split(right_run(ranks, case), case)

@@ -138,7 +138,8 @@ def _ranks() -> Finding:
 
 def _jupyter() -> Finding:
     packages, missing = [], []
-    for package in ("jupyterlab", "nbgrader", "ipywidgets"):
+    instructors = ["nbgrader"] if importlib.util.find_spec("autograder") else []
+    for package in ("jupyterlab", "ipywidgets", *instructors):
         try:
             packages.append(f"{package} {version(package)}")
         except PackageNotFoundError:
