@@ -24,6 +24,7 @@ from ringside import kit
 from ringside.checking.assertions import Verdict, buffered, one_line, open_request, rendezvous
 from ringside.errors import RunError
 from ringside.network import codec, failure
+from ringside.network.storage import Stores
 from ringside.targets import find
 from ringside.timing.machine import Machine
 
@@ -156,7 +157,7 @@ def rehearsed(ranks: Any, call: tuple[str, int, Any], machine: Machine, launcher
         NotRun: it fails on the network.
     """
     target, world_size, args = call
-    result = ranks.call(target, world_size, args, machine=machine)
+    result = ranks.call(target, world_size, args, machine=machine, stores=Stores())
     headline = str(result.error).splitlines()[0] if result.error else open_request(result)
     if headline:
         sentence = f"not run under {launcher}, since it fails on the network: {one_line(headline)}"

@@ -69,6 +69,11 @@ class Stores:
             self._arrays[folder], self._written[folder] = arrays, dict(arrays)
         return self._arrays[folder]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.arrays())
+
     def arrays(self) -> Iterator[Array]:
         """All that is held."""
         for arrays in self._arrays.values():
