@@ -157,9 +157,10 @@ class Load(Spread):
 
     def check(self, run):
         if self.dies and isinstance(run.error, RankError):
+            says = f": {run.error.message[:120]}" if run.error.message else ""
             raise self.fail(
-                f"{self.death}load ended with {run.error.type_name}: {run.error.message[:120]}. "
-                "A checkpoint counts only when all of its pieces are there."
+                f"{self.death}load raised {run.error.type_name}{says.rstrip('.')}. A checkpoint "
+                "counts only when all of its pieces are there."
             )
         assert_ran(run, self)
         for rank, value in enumerate(run.values):

@@ -46,12 +46,12 @@ def test_an_empty_store(case, run):
     """There is nothing to find."""
 
 
-@suite.test("own", "communication", Save(4), Save(3, length=10, dtype="float32"))
+@suite.test("own", "communication", Save(4), Save(3, length=1000, dtype="float32"), weight=2)
 def test_each_rank_writes_its_shard(case, run):
     assert_written(run, case)
 
 
-@suite.test("own", "communication", Load(3), Load(5))
+@suite.test("reads", "communication", Load(3, length=1000), Load(5, length=2000))
 def test_each_rank_reads_its_shard(case, run):
     assert_read(run, case)
 

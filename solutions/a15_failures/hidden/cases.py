@@ -60,26 +60,26 @@ hidden(
 hidden(checkpoint.test_an_empty_store, Load(3, steps=()))
 hidden(
     checkpoint.test_each_rank_writes_its_shard,
-    Save(5, length=13),
-    Save(16, length=100, dtype="float32", before=(4,)),
+    Save(5, length=1003),
+    Save(16, length=1000, dtype="float32", before=(4,)),
 )
 hidden(
     checkpoint.test_each_rank_reads_its_shard,
-    Load(2, length=50, writers=5),
-    Load(9, length=50, dtype="float32"),
+    Load(2, length=1003, writers=5),
+    Load(9, length=3000, dtype="float32"),
 )
 hidden(checkpoint.test_messages_of_save, Save(5, length=1000), Save(17, length=1000))
 hidden(
     checkpoint.test_a_death_in_save,
     Load(2, length=7, writers=3),
-    Load(4, length=40, writers=5, moments=12),
+    Load(4, length=40, writers=5, moments=10),
 )
 hidden(
     checkpoint.test_a_death_in_the_first_save,
     Load(3, length=9, writers=2, steps=(5,)),
     Load(2, steps=(10,), moments=8),
 )
-hidden(checkpoint.test_training_goes_on_after_a_death, Load(3, length=1000, writers=4, moments=12))
+hidden(checkpoint.test_training_goes_on_after_a_death, Load(3, length=1000, writers=4, moments=8))
 hidden(
     checkpoint.test_two_checkpoints_are_left, Save(4, step=32, before=(2, 8, 16, 24), length=900)
 )
