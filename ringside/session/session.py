@@ -385,9 +385,9 @@ class Session:
             try:
                 deaths += [death_of(rank, kill, before.timeline, failures) for rank in dying]
             except TargetError:
-                if before.error is not None:  # it doesn't come so far by itself
-                    return before
-                raise
+                if before.error is None:
+                    raise
+                break  # it doesn't come so far by itself
         try:
             return carry(stores=stores, deaths=_deaths(deaths, failures, used), last=last)
         finally:

@@ -236,6 +236,14 @@ def test_the_run_that_finds_the_moment_of_a_death_leaves_nothing(session: Sessio
     assert found["piece 0"] == 9 and found["whole"] == 8
 
 
+def test_who_should_die_later_than_the_run_fails_leaves_what_was_put(session: Session) -> None:
+    stores = Stores()
+    failures = Failures(Kill(0, at_s=1.0))
+    result = session.call("programs:wrongly", 1, ("range",), failures=failures, stores=stores)
+    assert isinstance(result.error, RankError) and not result.deaths
+    assert names(stores) == ["step 4"]
+
+
 # -- bounds ----------------------------------------------------------------------------------------
 
 
