@@ -4,12 +4,13 @@ from checks.cases_checkpoint import (
     Both,
     Load,
     Save,
-    assert_goes_on,
     assert_read,
     assert_restarts,
     assert_written,
+    goes_on,
 )
 from ringside.checking import assert_makespan, assert_moved
+from ringside.checking.kills import line_of
 from ringside.checking.suite import Suite, called, filled, group, right_run
 
 suite = Suite("checkpoint")
@@ -36,7 +37,7 @@ def test_dtypes(case, run):
     """Elements keep their type, where a shard is empty, too."""
 
 
-@suite.test("newest", "values", Load(3, steps=(8, 12)), Load(2, steps=(9, 10)))
+@suite.test("newest", "values", Load(3, steps=(8, 12)), Load(2, steps=(9, 10)), weight=3)
 def test_the_newest_step(case, run):
     """A step is a number."""
 
@@ -71,9 +72,10 @@ def test_a_death_in_the_first_save(case, ranks):
     assert_restarts(ranks, case)
 
 
-@suite.test("on", "safety", Load(2, length=1000, writers=3, moments=8))
+@suite.test("on", "safety", Load(2, writers=3, moments=8))
 def test_training_goes_on_after_a_death(case, ranks):
-    assert_goes_on(ranks, case)
+    for _ in goes_on(ranks, case):
+        pass
 
 
 @suite.test("room", "memory", Save(3, step=16, before=(4, 8, 12), length=1000))
@@ -85,6 +87,13 @@ def test_two_checkpoints_are_left(case, ranks):
     case.assert_room(stores)
 
 
+@suite.test("room", "memory", Load(2, length=1000, writers=3, moments=3))
+def test_leftovers_of_a_death_are_removed(case, ranks):
+    for killed, stores in goes_on(ranks, case, skipped=True):
+        with line_of(killed):
+            killed.assert_room(stores)
+
+
 @suite.test("time", "speed", Save(4, length=40_000, machine="slow_store"))
 def test_time_of_save(case, ranks):
     run = right_run(ranks, case)
@@ -92,6 +101,6 @@ def test_time_of_save(case, ranks):
     assert_makespan(run, case.time_s(run.machine), case)
 
 
-test_given_communicator_is_used = suite.given_communicator("any", Both(4), weight=0.5)
+test_given_communicator_is_used = suite.given_communicator("any", Both(4))
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages("any", Both(3), weight=0.3)
 test_under_real_mpi = suite.real_ranks("any", Both(3))
