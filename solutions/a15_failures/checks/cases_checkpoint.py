@@ -13,6 +13,7 @@ from ringside.checking.kills import every_kill, line_of
 from ringside.checking.suite import called, filled, right_run
 from ringside.errors import RankError
 from ringside.network.storage import Stores
+from ringside.session.session import Result
 
 NOTE = 1024  # bytes of what says that a checkpoint is whole
 SLOW_STORE = Machine(  # a call costs 10 µs, a million bytes a second
@@ -238,6 +239,16 @@ class Both(Spread):
         step = self.steps[-1]
         shards = [self.shard(step, rank, self.readers) for rank in range(self.readers)]
         return [None] * (self.p - self.readers) + [(step, shard) for shard in shards]
+
+    def check(self, run):
+        super().check(run)
+        put = sum(run.put_bytes()) if isinstance(run, Result) else math.inf  # real ranks' unknown
+        saved = len(self.steps) * self.vector(0).nbytes
+        if put < saved:
+            raise self.fail(
+                f"the ranks put {put} bytes into the store; the vectors that they saved have "
+                f"{saved}. What isn't in the store is lost with the ranks."
+            )
 
 
 # -- who dies when ---------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def test_training_goes_on_after_a_death(case, ranks):
 def test_two_checkpoints_are_left(case, ranks):
     stores = filled(ranks, case)
     case.compare(called(ranks, case, stores=stores))
-    later = Load(case.p, case.length, steps=(case.step,), seed=case.seed)
+    later = Load(case.p + 1, case.length, steps=(case.step,), seed=case.seed)
     later.compare(called(ranks, later, stores=stores))
     case.assert_room(stores)
 
