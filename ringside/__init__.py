@@ -14,6 +14,7 @@ from ringside.errors import (
     RankError,
     RingsideError,
     RunError,
+    StoreError,
     TargetError,
     TraceError,
 )
@@ -21,6 +22,7 @@ from ringside.failures import Failures, Kill
 from ringside.kit import VERSION
 from ringside.session.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
+from ringside.session.store import Store
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.timing.timeline import Timeline
@@ -42,6 +44,8 @@ __all__ = [
     "RingsideError",
     "RunError",
     "Session",
+    "Store",
+    "StoreError",
     "TargetError",
     "Timeline",
     "Trace",

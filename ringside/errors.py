@@ -4,6 +4,7 @@ RingsideError
 ├── CodecError        a value that may not cross the network
 ├── MachineError      a machine file that is missing or wrong
 ├── TraceError        a trace file that is missing, damaged or of another version
+├── StoreError        a store that doesn't hold what a program asks for, or can't
 ├── TargetError       what was asked to run doesn't exist or can't be run
 ├── GuessError        a prompt or a prediction that can't be used (ringside/course/predictions)
 └── RunError          student code ended the run
@@ -58,6 +59,10 @@ class MachineError(RingsideError):
 
 class TraceError(RingsideError):
     """A trace file that is missing, damaged or of another version."""
+
+
+class StoreError(RingsideError):
+    """A store that doesn't hold what a program asks for, or can't hold what it is given."""
 
 
 class TargetError(RingsideError):

@@ -16,13 +16,20 @@ class OutputError(RingsideError):
     """A file of another kind lies where an output would go."""
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` under a temporary name, then rename: nobody ever sees half a file."""
+def write_atomically(path: Path, data: bytes, *, synced: bool = False) -> None:
+    """Write ``data`` under a temporary name, then rename: nobody ever sees half a file.
+
+    Args:
+        synced: the data are on the disk before the file has its name, in case the machine goes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
         # mkstemp made it 0600. A umask is read by setting it, so another thread may have none
         # meanwhile.
         umask = os.umask(0)

@@ -10,9 +10,10 @@ and every other line is one operation, ranks in order::
     [rank, kind, peer, tag, nbytes, comm, request, message, detail, site]
 
 kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective, 7 pass, 8 access, 9 fault,
-         10 death; a blocking call is two of them
+         10 death, 11 store; a blocking call is two of them
 peer     world rank of the other side; -1: none
-nbytes   counted payload of a message or collective, or of what an access brings to its target
+nbytes   counted payload of a message or collective, of what an access brings to its target, or of
+         an array that is put into a store or got from it
 comm     the communicator's path: "world", "world/2.1" is colour 1 of the 2nd collective on "world"
 request  number of the request on its rank, which a wait names
 message  number of the message, the same at send and receive; -1: never received
@@ -22,7 +23,8 @@ detail   compute [flops, nbytes, picoseconds or -1, phase] and, where operators 
          collective [name, sequence, root, members, sizes]; the sequence is counted per
          communicator, and below 0, per members, where a group of them is made; pass [phase,
          number, how many factors], announced by a supplied layer, in no time; access [bytes that
-         it brings back, -1: none], to a window of the peer, which takes no part in it
+         it brings back, -1: none], to a window of the peer, which takes no part in it; store
+         ["put", "get", "names" or "remove", the array's name]
 
 Of a run in which ranks were killed: a fault is a request that ended with an error, [picoseconds
 before which it can't, MPI's class of the error]; so may a collective, whose detail has a sixth
@@ -65,6 +67,7 @@ class Kind(IntEnum):
     ACCESS = 8  # memory of another rank is written (Put), read (Get), or both
     FAULT = 9  # a request that ended with an error, since a rank had died
     DEATH = 10  # the rank was killed
+    STORE = 11  # a store that outlives the ranks is written or read
 
 
 _IN_FILES = frozenset(Kind) - {Kind.QUERY}

@@ -94,6 +94,8 @@ class Case:
             class may allow more, so that low precision costs its points once.
         passes_of_anyone: any rank may compute an announced pass, which has the same factors on
             each.
+        stored: its ranks have a ``ringside.Store``, which begins empty, or as the calls of
+            ``earlier`` leave it.
         p: ranks of ``comm``.
         seed: what inputs are drawn from.
         members: ranks of a world of ``world`` ranks that make up ``comm``; (): the whole world.
@@ -113,6 +115,7 @@ class Case:
     declared_like: ClassVar[str] = ""
     exact: ClassVar[bool] = False
     passes_of_anyone: ClassVar[bool] = False
+    stored: ClassVar[bool] = False
     unsaid: ClassVar[tuple[str, ...]] = ()
     machines: ClassVar[Mapping[str, Machine]] = {}
 
@@ -137,6 +140,10 @@ class Case:
     def right(self) -> Sequence[Any]:
         """What each rank must return, by a serial computation."""
         raise NotImplementedError
+
+    def earlier(self) -> Sequence[Case]:
+        """The calls before it, each on ranks of its own, which fill its store."""
+        return ()
 
     def wrong(self) -> Mapping[str, Any]:
         """What usual mistakes give in the place of ``right``, by the sentence that names each.

@@ -43,6 +43,7 @@ from ringside.factors import Factors
 from ringside.failures import Failures
 from ringside.files import write_atomically
 from ringside.mpi_there import found_mpiexec
+from ringside.network.storage import Stores
 from ringside.scale.fake_ranks import TorchTrace
 from ringside.session.session import FRONT_ENDS, Result, Session
 from ringside.timing.machine import Machine
@@ -153,6 +154,7 @@ class Ranks:
         seed: int | None = None,
         factors: Factors | None = None,
         failures: Failures | None = None,
+        stores: Stores | None = None,
     ) -> Result:
         """Call ``module:function`` on every rank; an error of student code is in the result.
 
@@ -169,6 +171,7 @@ class Ranks:
             timeout_s=self._running.timeout_s,
             factors=factors,
             failures=failures,
+            stores=stores,
             last=self.apart,
         )
         self.results.append(result)

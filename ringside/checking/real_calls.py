@@ -32,6 +32,7 @@ from ringside.checking.assertions import Verdict, buffered, one_line, open_reque
 from ringside.errors import RunError
 from ringside.files import write_atomically
 from ringside.network import codec, failure
+from ringside.network.storage import Stores
 from ringside.targets import find
 from ringside.timing.machine import Machine
 
@@ -208,7 +209,7 @@ def rehearsed(ranks: Any, call: tuple[str, int, Any], machine: Machine, launcher
         NotRun: it fails on the network.
     """
     target, world_size, args = call
-    result = ranks.call(target, world_size, args, machine=machine)
+    result = ranks.call(target, world_size, args, machine=machine, stores=Stores())
     headline = str(result.error).splitlines()[0] if result.error else open_request(result)
     if headline:
         sentence = f"not run under {launcher}, since it fails on the network: {one_line(headline)}"

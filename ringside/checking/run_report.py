@@ -64,6 +64,8 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "makespan_s": result.makespan_s,
         "sent_bytes": result.sent_bytes(),
         "sent_messages": result.sent_messages(),
+        "put_bytes": result.put_bytes(),
+        "got_bytes": result.got_bytes(),
         "busy_s": timeline.busy_s,
         "communication_s": timeline.communication_s,
         "idle_s": timeline.idle_s,
@@ -108,6 +110,9 @@ def text(
         lines += _table(result)
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
     lines += [death.told for death in result.deaths]
+    put, got = sum(result.put_bytes()), sum(result.got_bytes())
+    if put or got:
+        lines.append(f"stores: {format_bytes(put)} written, {format_bytes(got)} read")
     if result.collectives:
         lines.append(f"library collectives{_as_ring(result)}:")
         lines += [f"  {kind.told(result.world_size)}" for kind in _collectives(result)]

@@ -53,6 +53,7 @@ from ringside.checking.real_calls import NotRun
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.shares import check_shares
 from ringside.errors import RankError, TargetError
+from ringside.network.storage import Stores
 from ringside.session.session import Result
 from ringside.trace import Kind
 
@@ -300,14 +301,22 @@ def called_by(case: Case) -> str:
     return case.through or case.target
 
 
-def called(ranks: Any, case: Case, target: str = "", args: Any = None) -> Result:
+def called(
+    ranks: Any, case: Case, target: str = "", args: Any = None, stores: Stores | None = None
+) -> Result:
     """The case's call, or another one, with all that the case says of machine and members.
 
+    Args:
+        stores: what its ranks' stores hold; None: what the case's earlier calls leave there.
+
     Raises:
-        Verdict: who should die has returned before, or isn't there.
+        Verdict: who should die has returned before, or isn't there; or an earlier call in which
+            nobody dies has failed.
     """
     try:
-        killed = {"failures": case.failures} if case.kill else {}
+        more: dict[str, Any] = {"failures": case.failures} if case.kill else {}
+        if case.stored:
+            more["stores"] = filled(ranks, case) if stores is None else stores
         result: Result = ranks.call(
             target or called_by(case),
             case.world or case.p,
@@ -316,13 +325,23 @@ def called(ranks: Any, case: Case, target: str = "", args: Any = None) -> Result
             machine=machine_of(case),
             seed=case.latencies or None,
             factors=case.factors,
-            **killed,
+            **more,
         )
     except TargetError as error:
         if not case.kill:
             raise
         raise case.fail(str(error)) from None
     return result
+
+
+def filled(ranks: Any, case: Case) -> Stores:
+    """What the case's earlier calls leave in the stores of its ranks."""
+    stores = Stores()
+    for before in case.earlier():
+        run = called(ranks, before, stores=stores)
+        if not before.kill:
+            assert_ran(run, before)
+    return stores
 
 
 def answers(

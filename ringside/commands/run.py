@@ -92,7 +92,7 @@ def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.checking import case_files, inputs, run_report
     from ringside.checking.assertions import Verdict
-    from ringside.checking.suite import arguments, called_by
+    from ringside.checking.suite import arguments, called_by, filled
     from ringside.session.session import Session
     from ringside.session.target import Target
     from ringside.timing.machine import Machine
@@ -128,6 +128,10 @@ def run(asked: argparse.Namespace) -> int:
             folder, machine=machine, debug_rank=asked.debug, pretend_cuda=asked.pretend_cuda
         ) as session,
     ):
+        try:
+            stores = filled(session, case) if case is not None and case.stored else None
+        except Verdict as verdict:
+            raise TargetError(f"a call before this one failed: {verdict.sentence}") from None
         result = session.call(
             target if case is None else called_by(case),
             asked.ranks,
@@ -137,6 +141,7 @@ def run(asked: argparse.Namespace) -> int:
             timeout_s=asked.timeout if asked.debug is None else None,
             factors=None if case is None else case.factors,
             failures=failures,
+            stores=stores,
         )
     values, wrong = "right", ""
     if case is None:

@@ -42,6 +42,7 @@ class Limits:
         windows: whether ranks may make any. Where modules are checked they send messages: suites
             look at these, and would not see an access.
         factors: of all passes that one rank announces; each is a byte of an answer.
+        stored: arrays in one store; their bytes are among those held.
     """
 
     operations: int = 2_000_000
@@ -59,6 +60,7 @@ class Limits:
     memberships: int = 1 << 18
     windows: bool = True
     factors: int = 1 << 20
+    stored: int = 1 << 12
 
 
 class Ledger:

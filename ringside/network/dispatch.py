@@ -15,6 +15,7 @@ from ringside.network.messages import Messages
 from ringside.network.passes import Passes
 from ringside.network.peers import READ_BYTES, Peer
 from ringside.network.requests import Requests
+from ringside.network.storage import Storage
 from ringside.network.wait_graph import Standing
 from ringside.network.windows import Windows
 from ringside.network.wire import Frame, Op
@@ -44,6 +45,7 @@ class Dispatch:
         passes: Passes,
         windows: Windows,
         faults: Faults,
+        storage: Storage,
     ) -> None:
         self._ledger, self._limits = ledger, ledger.limits
         self._result_bytes = 0
@@ -54,6 +56,7 @@ class Dispatch:
         self._passes = passes
         self._windows = windows
         self._faults = faults
+        self._storage = storage
         self.aborted: RankError | None = None  # a rank has called MPI_Abort
 
     def handle(self, peer: Peer, frame: Frame) -> None:
@@ -115,6 +118,8 @@ class Dispatch:
         elif op in (Op.LOCK, Op.UNLOCK):
             comm = comm_of(peer, frame.comm)
             self._windows.ask(peer, comm, frame, release=op == Op.UNLOCK)
+        elif op == Op.STORE:
+            self._storage.ask(peer, frame)
         elif op == Op.COMPUTE:
             self._compute(peer, frame.site, self._description(peer, body))
         elif op == Op.FREE:

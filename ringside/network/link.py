@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ringside.errors import RingsideError
+from ringside.errors import RingsideError, StoreError
 from ringside.factors import Order
 from ringside.kit import PACKAGE
 from ringside.network import codec
@@ -438,6 +438,20 @@ class Link:
         site = self._begin_call(call)
         self._post(Frame.failures(about, site=site, comm=comm, number=number))
         return codec.decode(self._answer().parts[0])
+
+    def store(self, what: str, asked: tuple[Any, ...], *, call: Call) -> Any:
+        """Put an array into a store, get one, list or remove; see ``ringside.session.store``.
+
+        Raises:
+            StoreError: the store doesn't hold what is asked for, or can't hold more.
+        """
+        site = self._begin_call(call)
+        self._post(Frame.store(site=site, body=codec.encode((what, *asked))))
+        reply = self._answer()
+        value = codec.decode(reply.parts[0])
+        if reply.number:
+            raise StoreError(value)
+        return value
 
     def abort(self, code: int) -> NoReturn:
         """End the run for all ranks."""

@@ -11,6 +11,7 @@ virtual time. The parts, in the order in which a message meets them::
     collectives   gatherings of members, communicators
     windows       memory that others read and write; its locks
     faults        ranks that are killed, and what survivors see of it
+    storage       stores of arrays, which outlive the ranks
     requests      what was begun, who waits for it, who goes on
     network       here: a call from its start to its end, and questions about time; takes frames
                   from peers, hands them to dispatch, and sends the answers that requests has
@@ -43,6 +44,7 @@ from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import Recording, RunEnd
 from ringside.network.requests import Requests
 from ringside.network.stacks import without_stacks
+from ringside.network.storage import Storage, Stores
 from ringside.network.verdict import judge
 from ringside.network.wait_graph import Standing
 from ringside.network.windows import Windows
@@ -66,6 +68,7 @@ class Network:
         factors: of the passes that supplied layers announce; None: they announce nothing.
         patience: looks at how long ranks take; None: nobody does but the deadline of a call.
         deaths: of ranks that are killed.
+        stores: that the ranks may use; None: none.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Network:
         factors: Factors | None = None,
         patience: Patience | None = None,
         deaths: Deaths | None = None,
+        stores: Stores | None = None,
     ) -> None:
         self.peers = list(peers)
         self.machine = machine
@@ -109,12 +113,13 @@ class Network:
             round(machine.alpha_s * PS),
         )  # fmt: skip
         self._windows = Windows(self.peers, requests, ledger)
+        self._storage = Storage(self.peers, requests, ledger, machine, stores)
         self._standing = Standing(
             self.peers, self._messages, self._collectives, self._windows, self._faults, front_end
         )
         self._dispatch = Dispatch(
             ledger, requests, self._messages, self._collectives, self._standing,
-            Passes(limits, factors), self._windows, self._faults,
+            Passes(limits, factors), self._windows, self._faults, self._storage,
         )  # fmt: skip
 
     @property
@@ -368,6 +373,8 @@ class Network:
         if query.kind == "wtime":
             time_ps = struct.pack("<Q", min(value, _MAX_CLOCK_PS))
             requests.replies.append((peer, ReplyFrame(Reply.TIME, (time_ps,), len(time_ps))))
+        elif query.kind == "store":
+            requests.replies.append((peer, self._storage.serve(query)))
         elif query.kind == "failures":
             requests.replies.append((peer, self._faults.answer(query, value)))
         elif value is None:

@@ -67,6 +67,7 @@ class Op(enum.IntEnum):
     UNLOCK = 20
     SYNC = 21
     FAILURES = 22
+    STORE = 23
 
 
 class Reply(enum.IntEnum):
@@ -80,6 +81,7 @@ class Reply(enum.IntEnum):
     SERVE = 6
     KNOWN = 7
     DIE = 8
+    STORED = 9
 
 
 class How(enum.IntEnum):
@@ -140,6 +142,7 @@ class Frame(NamedTuple):
         ACCESS                         target                       what, op, type, runs, data
         LOCK         EXCLUSIVE         target; -1: all
         FAILURES     About                       how many to ack
+        STORE                                                       what, where, from, to, array
 
     What a rank has sent is anything that fits the header: nothing here checks it.
     """
@@ -215,6 +218,11 @@ class Frame(NamedTuple):
         return cls(Op.FAILURES, about, site, comm, extra=number)
 
     @classmethod
+    def store(cls, *, site: int, body: bytes) -> Frame:
+        """A store is written, read, listed, or something in it removed."""
+        return cls(Op.STORE, site=site, body=body)
+
+    @classmethod
     def abort(cls, *, site: int, code: int) -> Frame:
         """MPI_Abort is called."""
         return cls(Op.ABORT, site=site, extra=code)
@@ -278,7 +286,8 @@ class ReplyFrame(NamedTuple):
     """What the network answers: a ``Reply``, and its body of ``size`` bytes.
 
     The body is written in parts, since payloads aren't copied, and read as one. ``number`` is
-    that of the completions in a DONE; of a CALL it is LAST and OBSERVED, of a SERVE the window.
+    that of the completions in a DONE; of a CALL it is LAST and OBSERVED, of a SERVE the window, of
+    a STORED whether the value is an error's text.
     """
 
     kind: int

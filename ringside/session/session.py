@@ -29,6 +29,7 @@ from ringside.network.peers import Peer
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import CollectiveRecord, Recording, RunEnd
 from ringside.network.stacks import current_lines
+from ringside.network.storage import Stores
 from ringside.network.wire import split_result
 from ringside.ranks import surroundings
 from ringside.ranks.bytecode import compiled
@@ -172,6 +173,20 @@ class Result:
         """Per rank of the world, messages sent to it point to point."""
         return [int(n) for n in self._traffic[1].sum(axis=0)]
 
+    def _store_bytes(self, what: str) -> list[int]:
+        return [
+            sum(op.nbytes for op in ops if op.kind == Kind.STORE and op.detail[0] == what)
+            for ops in self.recording.ops
+        ]
+
+    def put_bytes(self) -> list[int]:
+        """Per rank of the world, bytes of the arrays that it put into stores."""
+        return self._store_bytes("put")
+
+    def got_bytes(self) -> list[int]:
+        """Per rank of the world, bytes that it got from stores."""
+        return self._store_bytes("get")
+
     def num_flops(self) -> list[float]:
         """Per rank of the world, floating-point operations counted or declared, by the rank."""
         return [
@@ -292,6 +307,7 @@ class Session:
         last: bool = False,
         factors: Factors | None = None,
         failures: Failures | None = None,
+        stores: Stores | None = None,
     ) -> Result:
         """Call a function on ranks; student failures come back in ``Result.error``.
 
@@ -311,6 +327,8 @@ class Session:
             factors: observe the order of passes: supplied layers announce each one, and these
                 factors scale its input (see ``ringside.factors``).
             failures: ranks that die.
+            stores: what their ``ringside.Store`` objects hold, before and after the call; None:
+                folders, where these ranks may touch files, and otherwise there are none.
 
         Raises:
             TargetError: no such file, or impossible sizes, or a kill of nobody.
@@ -357,19 +375,25 @@ class Session:
             timeout_s=timeout_s,
             factors=factors,
         )
-        if failures is None:
-            return carry(last=last)
+        if stores is None and self._surroundings is not None and not self._confined:
+            stores = Stores(on_disk=True)
         deaths: list[Death] = []
+        failures = failures or Failures()
         for kill in failures.kills:  # each on the clock of a run with those before it
-            before = carry(deaths=_deaths(deaths, failures, used))
+            copied = None if stores is None else stores.copy()
+            before = carry(stores=copied, deaths=_deaths(deaths, failures, used))
             dying = ranks_of(kill, world_size, used)
             try:
                 deaths += [death_of(rank, kill, before.timeline, failures) for rank in dying]
             except TargetError:
-                if before.error is not None:  # it doesn't come so far by itself
-                    return before
-                raise
-        return carry(deaths=_deaths(deaths, failures, used), last=last)
+                if before.error is None:
+                    raise
+                break  # it doesn't come so far by itself
+        try:
+            return carry(stores=stores, deaths=_deaths(deaths, failures, used), last=last)
+        finally:
+            if stores is not None:
+                stores.write()
 
     def trace_torch(
         self,
@@ -426,6 +450,7 @@ class Session:
         last: bool = False,
         factors: Factors | None = None,
         deaths: Deaths | None = None,
+        stores: Stores | None = None,
     ) -> Result:
         """Send every rank in ``bodies`` its call and see the run through."""
         group = tuple(members) if members is not None else tuple(range(world_size))
@@ -445,7 +470,7 @@ class Session:
             world.peers, machine, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
             factors=factors,
-            patience=self._patience, deaths=deaths,
+            patience=self._patience, deaths=deaths, stores=stores,
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)

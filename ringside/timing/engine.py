@@ -40,6 +40,7 @@ _TRANSMIT, _ARRIVE, _LAND, _LEAVE_LATE = 1, 2, 3, 5  # 4 is that of the question
 _LOOK_AT_CLOCK = 4096  # events
 (
     _COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS, _ACCESS, _FAULT, _DEATH,
+    _STORE,
 ) = map(int, Kind)  # fmt: skip
 _BUFFERED, _SYNC = int(Mode.BUFFERED), int(Mode.SYNC)
 
@@ -238,6 +239,10 @@ class Engine:
                 request.done = max(clock, op[7][0])
             elif kind == _DEATH:
                 clock = max(clock, op[7][0])
+            elif kind == _STORE:
+                end = clock + self.machine.store_ps(op[3])
+                thread.spans.append(Busy(cursor, clock, end))
+                clock = end
             elif kind == _PASS:  # takes no time, and is nothing that a poll could wait for
                 cursor += 1
                 continue

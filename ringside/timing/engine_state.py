@@ -102,7 +102,7 @@ class Wait:
 
 
 class Busy(NamedTuple):
-    """A stretch in which a rank computed or polled."""
+    """A stretch in which a rank computed, polled or used a store."""
 
     op: int
     start: int

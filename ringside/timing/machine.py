@@ -63,7 +63,7 @@ DTYPES = ("fp32", "tf32", "bf16", "fp8", "fp4")
 SHARES = ("products", "steps")
 _LINKS = (
     *("alpha_s", "beta_s_per_byte", "intra_alpha_s", "intra_beta_s_per_byte"),
-    *("eager_alpha_s", "intra_eager_alpha_s"),
+    *("eager_alpha_s", "intra_eager_alpha_s", "store_alpha_s", "store_beta_s_per_byte"),
 )
 _TABLES = ("rates", "collectives", "sources")
 
@@ -93,6 +93,8 @@ class Machine:
             pair for every peer.
         poll_s: what a failed ``Test`` or ``Iprobe`` costs.
         failure_detect_s: how long the others take to find a rank dead.
+        store_alpha_s, store_beta_s_per_byte: what a rank's call of a ``ringside.Store`` costs, and
+            each byte that it writes or reads there.
         flop_per_s, memory_bytes_per_s: roofline for computation, declared or counted.
         kernel_overhead_s: what starting an operator costs, besides.
         memory_bytes: capacity per rank.
@@ -118,6 +120,8 @@ class Machine:
     ports: str = "rank"
     poll_s: float = 1e-7
     failure_detect_s: float = 1e-3
+    store_alpha_s: float = 1e-3
+    store_beta_s_per_byte: float = 1e-9
     flop_per_s: float = 1e12
     memory_bytes_per_s: float = 1e11
     memory_bytes: int = 16 * 2**30
@@ -316,6 +320,10 @@ class Machine:
                 f"machine {self.name} has no rates.{dtype}.{reached}; it has {have or 'none'}."
             )
         return numbers["peak"] * share
+
+    def store_ps(self, nbytes: int) -> int:
+        """Return the picoseconds that a store takes for so many bytes; at least one."""
+        return max(1, round((self.store_alpha_s + nbytes * self.store_beta_s_per_byte) * 1e12))
 
     def eager_latency_s(self, source: int, dest: int) -> float:
         """Return the latency of an eager message between two ranks."""

@@ -36,7 +36,7 @@ class Query:
     rank: int
     op: int
     # "wtime" | "test" | "wait" | "probe" | "wildcard" | "lock" | "unlock" | "sync" | "access" |
-    # "failures", what is known of them
+    # "failures", what is known of them | "store"
     kind: str
     requests: tuple[int, ...] = ()
     how: int = 0  # of requests, as ``wire.How``: 0 all, 1 any one, 2 some
@@ -46,6 +46,8 @@ class Query:
     lock: tuple[int, int, bool] = (0, -1, False)  # window, target (-1: all), exclusive
     place: tuple[str, int] = ("", 0)  # of a wildcard: communicator and tag
     failures: tuple[int, int, int] = (0, 0, 0)  # communicator, what is asked, a number
+    store: Any = None  # what is asked of a store
+    delay: int = 0  # picoseconds that a store takes until it is asked
     posted: int = 0
     due: int = -1  # of a wildcard: its next event on the heap; -1: there is none
     withheld: bool = False
@@ -59,8 +61,8 @@ class Answer(NamedTuple):
     """
 
     query: Query
-    # wtime and failures: picoseconds; test and wait: request numbers or None; locks and sync: None;
-    # access: its number, when it was posted, when it landed; else message, FAILED or None
+    # wtime and failures: picoseconds; test and wait: request numbers or None; locks, sync, store:
+    # None; access: its number, when it was posted, when it landed; else message, FAILED or None
     value: Any
 
 
@@ -105,7 +107,7 @@ class Questions:
         """Put a question on the heap, or a receive behind others for the same."""
         if query.kind != "wildcard":
             self._own[query.rank] = query
-            self._due(query, time)
+            self._due(query, time + query.delay)
             return
         row = self._wildcards[query.rank].setdefault(query.place, deque())
         row.append(query)
@@ -177,6 +179,8 @@ class Questions:
             return self._look_for_lock(query, now)
         if query.kind == "sync":
             return self._not_yet(query, None, now)
+        if query.kind == "store":  # whoever answers records what it was, and so what it took
+            return None if now < query.posted + query.delay else self._close(query, None, now)
         thread = self._threads[query.rank]
         # Asked again with nothing between, time must pass or loops never end.
         if query.kind in ("wtime", "failures"):

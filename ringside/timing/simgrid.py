@@ -243,6 +243,8 @@ class _Actions:
                 lines += self._compute(op)
             elif op.kind == Kind.POLL:
                 lines.append(f"sleep {op.detail[0] / PS!r}")
+            elif op.kind == Kind.STORE:
+                lines.append(f"sleep {self.machine.store_ps(op.nbytes) / PS!r}")
             elif op.kind == Kind.WAIT:
                 for request in op.detail:
                     lines += waits.pop(request)

@@ -81,7 +81,8 @@ class Timeline:
                     )
                 )  # fmt: skip
                 continue
-            on_the_way = _message_intervals(span)
+            stored = op.kind == Kind.STORE
+            on_the_way = [(span.start, end)] if stored else _message_intervals(span)
             for start, stop, busy in _split(span.start, end, on_the_way):
                 kind = "communication" if busy else "idle"
                 result.append(Span(rank, start / PS, stop / PS, kind, label, site, phase, item))

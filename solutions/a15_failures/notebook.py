@@ -115,3 +115,99 @@ print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s *
 # **Explain.** Nearly all of the time goes into one thing. Which, and which number of the machine
 # says how long it takes? What does a step cost more from then on, with two ranks in the place of
 # four? When would you rather wait for a new machine than go on with fewer ranks?
+
+# %% [markdown]
+# ## 3. A checkpoint that is whole
+#
+# Sometimes nobody can go on: the job ends, and another one begins later, perhaps on fewer ranks.
+# What it needs must lie where no rank's death can take it. A `ringside.Store` is such a place;
+# `docs/student.md`, "Checkpoints that outlive the ranks", says what it does.
+#
+# In the program below each rank writes its piece of step 4, and later writes the piece of step 8
+# over it. Rank 2 is killed in its second `put`.
+
+# %%
+# %%writefile overwrite.py
+import numpy as np
+
+import ringside
+
+
+def overwrite(comm):
+    store = ringside.Store("pieces")
+    for step in (4, 8):
+        store.put(f"piece {comm.Get_rank()}", np.full(3, step))
+        comm.Barrier()
+
+
+# %% tags=["predict"]
+guess(
+    "a15/mixed",
+    "Rank 2 of four is killed in its second put. How many of the four pieces in the store are of "
+    "step 8 then?",
+    unit="pieces",
+)
+
+# %%
+killed = ringside.run("overwrite.py:overwrite", 4, failures=Failures(Kill(2, op=4)), check=False)
+print(killed.deaths[0].told)
+store = ringside.Store("pieces")
+steps = [int(store.get(name)[0]) for name in store.names()]
+print(steps)
+
+# %%
+reveal("a15/mixed", steps.count(8))
+
+# %% [markdown]
+# **Explain.** Each `put` was whole. Is the checkpoint? What would a program train from that loads
+# these four pieces, and would anybody see it?
+#
+# **Think** before you write: which single `put` could make a new checkpoint count, and what must
+# be true of all other ranks before it? What may be removed after it, and what not before?
+
+# %%
+# {{module checkpoint}}
+
+# %%
+# {{check checkpoint}}
+
+# %% [markdown]
+# **Run.** A vector of which each element grows by one in a step, saved every four steps. Rank 2
+# of four is killed on the way, and three ranks go on.
+
+# %%
+# %%writefile training.py
+import numpy as np
+from checkpoint import load, save
+
+import ringside
+
+LENGTH = 11
+
+
+def train(comm, folder, num_steps):
+    store = ringside.Store(folder)
+    s = -(-LENGTH // comm.Get_size())
+    mine = np.zeros(LENGTH)[comm.Get_rank() * s : (comm.Get_rank() + 1) * s]
+    first, shard = load(comm, store, LENGTH) or (0, mine)
+    for step in range(first + 1, num_steps + 1):
+        shard = shard + 1
+        if step % 4 == 0:
+            save(comm, store, step, shard, LENGTH)
+    return first, shard
+
+
+# %%
+import shutil
+
+shutil.rmtree("run1", ignore_errors=True)
+four = Failures(Kill(2, at_s=2.5e-3))
+killed = ringside.run("training.py:train", 4, ("run1", 12), failures=four, check=False)
+print(killed.deaths[0].told)
+print(ringside.Store("run1").names())
+three = ringside.run("training.py:train", 3, ("run1", 12))
+print("three ranks went on after step", three.values[0][0], three.values)
+
+# %% [markdown]
+# **Explain.** What lies in the store after the death, and what of it counts? How many steps were
+# computed twice? `ringside.Store("run1").names()` tells what is left at the end.

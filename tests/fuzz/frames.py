@@ -32,6 +32,7 @@ _BLOCKING = {
     Op.LOCK,
     Op.UNLOCK,
     Op.SYNC,
+    Op.STORE,
 }
 
 
@@ -238,6 +239,16 @@ class Writer:
             self.say(rank, Frame(Op.TEST, struct.pack("<I", number)))
             self.post(rank, Frame(Op.ISEND, b"", Mode.BUFFERED, to=rank, tag=88_888))
 
+    def stored(self, draw: Draw) -> None:
+        rank, name = draw(st.integers(0, self.size - 1)), draw(st.sampled_from(["a", "step 8/2"]))
+        length = draw(st.sampled_from([0, 3, 2000]))
+        asked = draw(st.sampled_from([
+            ("put", name, 0, None, np.arange(length)), ("get", name, 1, None, None),
+            ("get", name, 0, length, None), ("names", "", 0, None, None),
+            ("remove", name, 0, None, None),
+        ]))  # fmt: skip
+        self.say(rank, Frame(Op.STORE, codec.encode((asked[0], "/folder", *asked[1:]))))
+
     def end(self) -> Program:
         for rank in range(self.size):
             if self.left[rank]:
@@ -253,7 +264,8 @@ def programs(draw: Draw) -> Program:
     """Ranks that keep the rules."""
     writer = Writer(draw(st.integers(1, 4)))
     kinds = [writer.message, writer.message, writer.exchange, writer.collective,
-             writer.communicator, writer.work, writer.announced, writer.question]  # fmt: skip
+             writer.communicator, writer.work, writer.announced, writer.question,
+             writer.stored]  # fmt: skip
     for _ in range(draw(st.integers(0, 8))):
         draw(st.sampled_from(kinds))(draw)
     return writer.end()
@@ -321,6 +333,12 @@ NASTY = st.sampled_from(
         Frame(Op.FAILURE, codec.encode(("E", "m", [("f", 10**2400, "w", "t")], ""))),
         Frame(Op.FAILURE, codec.encode((None, 3, [], {}))), Frame(Op.RESULT), Frame(Op.FAILURE),
         Frame(Op.SERVED), Frame(Op.SYNC), Frame(Op.LOCK, to=-1), Frame(Op.UNLOCK, comm=77),
+        Frame(Op.STORE), Frame(Op.STORE, codec.encode(("put", "f", "n", 0, None, 5))),
+        Frame(Op.STORE, codec.encode(("get", "f", "n", 10**2400, None, None))),
+        Frame(Op.STORE, codec.encode(("get", "f" * 9999, "n", 0, None, None))),
+        Frame(Op.STORE, codec.encode(("take", "f", "\ud800", 0, None, None))),
+        Frame(Op.STORE, codec.encode(("put", "f", "\ud800", 0, -1, np.zeros(())))),
+        Frame(Op.STORE, codec.encode(("get", "f", "\ud800", -5, 2**62, None))),
         Frame(Op.ACCESS), Frame(Op.ACCESS, b"N", request=940), Frame(Op.ACCESS, to=9, comm=1),
         Frame(Op.PASS), Frame(Op.PASS, b"\xff", extra=3), Frame(Op.PASS, b"p" * 201, extra=3),
         Frame(Op.PASS, b"p", extra=-1), Frame(Op.PASS, b"p", extra=2**62),

@@ -28,6 +28,7 @@ from ringside.network import codec
 from ringside.network.bounds import Limits
 from ringside.network.network import Network
 from ringside.network.peers import Peer
+from ringside.network.storage import Stores
 from ringside.network.wire import COMPLETION, DOWN, Reply
 from ringside.session.session import Result, result_of
 from ringside.timing.machine import Machine
@@ -228,7 +229,9 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
     stage = Stage(program, order, pieces)
     used = Machine.load(machine)
     try:
-        network = Network(stage.peers, used, seed=seed, limits=limits, factors=Factors(b"fuzz"))
+        network = Network(
+            stage.peers, used, seed=seed, limits=limits, factors=Factors(b"fuzz"), stores=Stores()
+        )
         wires = network._wires
         ready = wires.ready
 

@@ -3,12 +3,13 @@
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a15_failures"
-OURS = ("checks", "checks.cases", "given", "given.model")
+OURS = ("checks", "checks.cases", "checks.cases_checkpoint", "given", "given.model")
 
 
 @pytest.fixture
@@ -37,3 +38,29 @@ def test_the_gradient_is_that_of_the_loss(module):
     slopes = [(loss(params + d) - loss(params - d)) / 2e-6 for d in 1e-6 * np.eye(3)]
     found = module("given.model").gradient(params, samples, 0, 0)
     np.testing.assert_allclose(found, slopes, rtol=1e-6)
+
+
+def test_bytes_of_a_checkpoint(module):
+    cases = module("checks.cases_checkpoint")
+    save = cases.Save(4, length=11)
+    assert [save.shard_nbytes(rank) for rank in range(4)] == [24, 24, 24, 16]
+    assert cases.Load(3, length=11).shard_nbytes(1) == 32
+    assert save.room == 2 * (88 + 1024)
+
+
+def test_a_checkpoint_of_two_steps_is_told(module):
+    from ringside.checking import Verdict
+
+    case = module("checks.cases_checkpoint").Load(2, dies="1@op2")
+    new, old = ([case.shard(step, rank, 2) for rank in range(2)] for step in (8, 4))
+    run = SimpleNamespace(error=None, values=[(8, new[0]), (8, old[1])])
+    with pytest.raises(Verdict, match="6 elements are those of step 8, and 5 those of step 4"):
+        case.check(run)
+    run.values = [(8, new[0]), (4, old[1])]
+    with pytest.raises(Verdict, match="rank 0 returned step 8, and rank 1 step 4"):
+        case.check(run)
+    run.values = [None, None]
+    with pytest.raises(Verdict, match="Step 4 must stay until step 8 is whole"):
+        case.check(run)
+    run.values = [(4, old[0]), (4, old[1])]
+    case.check(run)

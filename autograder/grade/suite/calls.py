@@ -30,6 +30,7 @@ from ringside.draw import timeline_svg
 from ringside.errors import DeadlineError
 from ringside.factors import Factors
 from ringside.failures import Failures
+from ringside.network.storage import Stores
 from ringside.scale.fake_ranks import TorchTrace
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
@@ -109,6 +110,7 @@ class Ranks:
         seed: int | None = None,
         factors: Factors | None = None,
         failures: Failures | None = None,
+        stores: Stores | None = None,
     ) -> Result:
         """Call ``module:function`` on every rank; never raises for what student code does.
 
@@ -137,11 +139,14 @@ class Ranks:
             "members": members, "machine": machine, "seed": seed, "factors": factors,
             "failures": failures,
         }  # fmt: skip
+        before = None if stores is None else stores.copy()
         left_s = self._allowance.left_s
         with self._allowance.calling():
             result = self._session.call(
-                target, world_size, args, timeout_s=left_s, last=self.apart, **options
-            )
+                target, world_size, args, timeout_s=left_s, last=self.apart, stores=stores,
+                **options,
+            )  # fmt: skip
+        options["stores"] = before  # as they were: who makes the call again needs them
         # Before any check sees it: a sentence of theirs may quote the error.
         result = self.disclosure.of_run(result)
         if self._allowance.ended:

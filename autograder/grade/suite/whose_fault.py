@@ -36,7 +36,7 @@ class Made:
     target: str
     world_size: int
     args: Any
-    options: dict[str, Any]  # members, machine, seed, factors, failures
+    options: dict[str, Any]  # members, machine, seed, factors, failures, stores
     result: Result
 
 
