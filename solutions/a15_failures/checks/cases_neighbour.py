@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from given.training import next_state
 
 from ringside.checking import assert_ran
-from ringside.checking.cases import Case, assert_like
+from ringside.checking.cases import Case, assert_like, brief
 from ringside.checking.order import announced
 from ringside.checking.suite import called, right_run
 from ringside.trace import Kind
@@ -20,7 +20,6 @@ KEEPERS = {
     6: [1, 0, 3, 2, 5, 4],
     7: [1, 0, 3, 2, 5, 6, 4],
 }
-OWN, COPY = 0, 1  # of a pair in a memory
 
 
 @dataclass(frozen=True)
@@ -132,15 +131,15 @@ class Copies(Nodes):
                 raise self.fail(
                     f"rank {rank}'s memory has steps {sorted(memory)}; the last one is {last}."
                 )
-            assert_like(memory[last], pair, self, f"rank {rank}'s pair of step {last}")
+            assert_pair(memory[last], pair, self, f"rank {rank}'s memory of step {last}")
 
     def check_left(self, run):
         """Raise a verdict unless survivors can give all ranks one of the latest steps."""
         assert_ran(run, self)
         step = common_step(run, self)
         for rank in self.survivors(run):
-            what = f"rank {rank}'s pair of step {step}, which it had when somebody died,"
-            assert_like(run.values[rank][step], self.pair(rank, step), self, what)
+            what = f"rank {rank}'s memory of step {step}, when somebody died,"
+            assert_pair(run.values[rank][step], self.pair(rank, step), self, what)
 
 
 def assert_steps(memory, case, rank):
@@ -149,6 +148,14 @@ def assert_steps(memory, case, rank):
         raise case.fail(
             f"rank {rank}'s memory must be a dict of pairs (own state, copy), by their steps."
         )
+
+
+def assert_pair(pair, right, case, what):
+    """A pair in a memory has the right own state and the right copy."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise case.fail(f"{what} is {brief(pair)}; it must be (own state, copy).")
+    for value, expected, which in zip(pair, right, ("own state", "copy"), strict=True):
+        assert_like(value, expected, case, f"{what}: the {which}")
 
 
 def held(run, case):
@@ -254,8 +261,8 @@ class Recovery(Nodes):
                     f"after recover rank {rank}'s memory has steps {sorted(memory)}; it must have "
                     f"{self.step}, and no later one, which is computed again."
                 )
-            what = f"rank {rank}'s pair of step {self.step}, after recover,"
-            assert_like(memory[self.step], self.pair(rank, self.step), self, what)
+            what = f"rank {rank}'s memory of step {self.step}, after recover,"
+            assert_pair(memory[self.step], self.pair(rank, self.step), self, what)
 
     def num_states(self, rank):
         """The states that a rank may send, and those that it may receive."""
@@ -267,18 +274,20 @@ class Recovery(Nodes):
 
 
 def at_each_operation(case):
-    """Ranks die together at each of their operations, once all have finished step 0.
+    """Ranks die at each of their operations, once all have finished step 0.
 
-    Each time what is on its way arrives, and then it is lost.
+    Of several each dies an operation later than the one before it, as a node goes down. Each time
+    what is on its way arrives, and then it is lost.
     """
 
     def choose(run):
         ops = run.trace.ops[case.dying[0]]
         sums = [index for index, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
         first = max(index for index in sums if index < place(ops, 1)) + 3
-        last = min(len(run.trace.ops[rank]) for rank in case.dying) + 1
+        last = min(len(run.trace.ops[rank]) for rank in case.dying) + 2 - len(case.dying)
         for number in range(first, last + 1):
-            yield from [",".join(f"{rank}@op{number}" for rank in case.dying)] * 2
+            kills = [f"{rank}@op{number + later}" for later, rank in enumerate(case.dying)]
+            yield from [",".join(kills)] * 2
 
     return choose
 

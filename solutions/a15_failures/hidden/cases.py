@@ -57,6 +57,7 @@ hidden(
     Recovery(6, 3, new=(3, 4, 5), ahead=(1, 2), step=1),
     Recovery(4, new=(0, 1), ahead=(3,)),
     Recovery(4, new=(), ahead=(0, 1, 3)),
+    Recovery(4, new=(2,), ahead=()),
 )
 hidden(
     neighbour.test_a_state_that_nobody_has,
@@ -67,11 +68,11 @@ hidden(neighbour.test_copies_are_renewed, Recovery(4, new=(0, 3), ahead=(2,)), R
 hidden(neighbour.test_a_second_loss, Copies(4, dying=(2, 0)))
 hidden(
     neighbour.test_sends_may_wait_and_come_in_any_order,
-    Copies(6, 3), Recovery(4, new=(0, 1), ahead=()),
+    Copies(6, 3), Recovery(4, new=(0, 1), ahead=(3,)),
 )  # fmt: skip
 hidden(neighbour.test_given_communicator_is_used, Copies(4, n=5), Recovery(4, new=(1,)))
 hidden(neighbour.test_second_call_and_inputs, Recovery(4, new=(3,)))
-hidden(neighbour.test_under_real_mpi, Copies(4, announced=False), Recovery(4, new=(0,), ahead=()))
+hidden(neighbour.test_under_real_mpi, Copies(4, announced=False), Recovery(4, new=(0,), ahead=(1,)))
 hidden(neighbour.test_bytes_of_a_copy, Copies(6, 3, n=200), Copies(10, 5, n=40), Copies(18, 9, n=9))
 hidden(neighbour.test_memory_has_two_steps, Copies(2, 1, num_steps=4))
 hidden(neighbour.test_bytes_of_recovery, Recovery(4, n=300, new=(1,)), Recovery(6, 3, n=100))
