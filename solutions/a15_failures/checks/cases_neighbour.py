@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 
 from given.training import next_state
 
+from ringside.arrays import arrays_in
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, assert_like, brief
+from ringside.checking.inside import same
 from ringside.checking.order import announced
 from ringside.checking.suite import called, right_run
+from ringside.errors import TargetError
 from ringside.trace import Kind
 
 # By the number of nodes: the node that keeps the copies of each one.
@@ -35,6 +38,10 @@ class Nodes(Case):
     n: int = 11
     announced: bool = field(default=True, kw_only=True)
     machine: str = field(default="buffered", kw_only=True)
+
+    def __post_init__(self):
+        if self.p % self.per_node or self.p // self.per_node not in KEEPERS:
+            raise TargetError(f"p={self.p} per_node={self.per_node}: take 2 to 7 whole nodes.")
 
     def keeper(self, rank):
         """The rank that keeps the copy of this one's state."""
@@ -137,14 +144,15 @@ class Copies(Nodes):
         """Raise a verdict unless survivors can give all ranks one of the latest steps."""
         assert_ran(run, self)
         step = common_step(run, self)
-        for rank in self.survivors(run):
-            what = f"rank {rank}'s memory of step {step}, when somebody died,"
-            assert_pair(run.values[rank][step], self.pair(rank, step), self, what)
+        for rank, memory in enumerate(held(run, self)):
+            if memory:
+                what = f"rank {rank}'s memory of step {step}, when somebody died,"
+                assert_pair(memory[step], self.pair(rank, step), self, what)
 
 
 def assert_steps(memory, case, rank):
-    """A memory is a dict of pairs, by whole numbers."""
-    if not isinstance(memory, dict) or not all(type(step) is int for step in memory):
+    """A memory is a dict."""
+    if not isinstance(memory, dict):
         raise case.fail(
             f"rank {rank}'s memory must be a dict of pairs (own state, copy), by their steps."
         )
@@ -156,6 +164,16 @@ def assert_pair(pair, right, case, what):
         raise case.fail(f"{what} is {brief(pair)}; it must be (own state, copy).")
     for value, expected, which in zip(pair, right, ("own state", "copy"), strict=True):
         assert_like(value, expected, case, f"{what}: the {which}")
+
+
+def assert_travelled(run, case):
+    """Each rank has a copy of the last state of some other rank, whichever it is."""
+    last = case.num_steps - 1
+    for rank, memory in enumerate(run.values):
+        assert_steps(memory, case, rank)
+        others = [case.state(other, last) for other in range(case.p) if other != rank]
+        if not any(same(copy, other) for copy in arrays_in(memory.get(last)) for other in others):
+            raise case.fail(f"rank {rank} has no copy of another rank's state of step {last}.")
 
 
 def held(run, case):
@@ -282,25 +300,29 @@ def at_each_operation(case):
 
     def choose(run):
         ops = run.trace.ops[case.dying[0]]
-        sums = [index for index, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
-        first = max(index for index in sums if index < place(ops, 1)) + 3
+        begins = place(run, case, case.dying[0], 1)
+        sums = [index for index, op in enumerate(ops[:begins]) if op.kind == Kind.COLLECTIVE]
         last = min(len(run.trace.ops[rank]) for rank in case.dying) + 2 - len(case.dying)
-        for number in range(first, last + 1):
+        for number in range(max(sums, default=0) + 3, last + 1):
             kills = [f"{rank}@op{number + later}" for later, rank in enumerate(case.dying)]
             yield from [",".join(kills)] * 2
 
     return choose
 
 
-def place(ops, step):
+def place(run, case, rank, step):
     """Where a rank announced a step, among its operations."""
-    return next(index for index, phase, number in announced(ops) if number == step)
+    passes = announced(run.trace.ops[rank])
+    places = [index for index, phase, number in passes if (phase, number) == ("step", step)]
+    if not places:
+        raise case.fail(f"rank {rank} did not come to step {step}.")
+    return places[0]
 
 
 def in_step(case, step):
     """The first of them dies when it computes a step."""
     rank = case.dying[0]
-    return lambda run: [f"{rank}@op{place(run.trace.ops[rank], step) + 1}"]
+    return lambda run: [f"{rank}@op{place(run, case, rank, step) + 1}"]
 
 
 def assert_two_losses(ranks, case):
@@ -312,7 +334,7 @@ def assert_two_losses(ranks, case):
     arguments = [(memory, *length, *later.more) for memory in held(run, case)]
     whole = called(ranks, later, RESUMED, arguments)
     assert_ran(whole, case)
-    later = later.with_(kill=f"{second}@op{place(whole.trace.ops[second], step) + 1}")
+    later = later.with_(kill=f"{second}@op{place(whole, case, second, step) + 1}")
     run = called(ranks, later, RESUMED, arguments)
     assert_ran(run, case)
     arguments = [(memory, *length, False) for memory in held(run, later)]

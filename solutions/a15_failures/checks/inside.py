@@ -66,22 +66,32 @@ def copied(comm, state, first, memory, per_node, num_steps, num_flops, in_place)
         if error.Get_error_class() not in FAILURES:
             raise
         comm.Revoke()
-    return memory
+    return plain(memory)
+
+
+def plain(memory):
+    """A memory whose steps are numbers of Python's, as they travel."""
+    if not isinstance(memory, dict):
+        return memory
+    return {int(step): pair for step, pair in memory.items()}
 
 
 def recovered(comm, memory, length, per_node, in_place):
     """What ``recover`` returns, after a step has changed the state; "LookupError" if it raises."""
     try:
         step, state, memory = find("neighbour:recover")(comm, memory, length, per_node)
-    except LookupError:
+    except LookupError as error:
+        if type(error) is not LookupError:  # a KeyError is one, too
+            raise
         return "LookupError"
     before = state.copy()
     if in_place:
         state[:] = 0
-    return step, before, memory
+    return int(step), before, plain(memory)
 
 
 def resumed(comm, memory, length, per_node, *more):
     """Recover and train on; returns the memory."""
     step, state, memory = find("neighbour:recover")(comm, memory, length, per_node)
+    step = int(step)
     return copied(comm, next_state(state, step), step + 1, memory, per_node, *more)

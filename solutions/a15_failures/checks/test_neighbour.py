@@ -3,10 +3,12 @@
 from checks.cases_neighbour import (
     Copies,
     Recovery,
+    assert_travelled,
     assert_two_losses,
     at_each_operation,
     in_step,
 )
+from ringside.arrays import arrays_in
 from ringside.checking import assert_makespan, assert_moved
 from ringside.checking.kills import killed_cases, line_of
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
@@ -71,7 +73,9 @@ def test_a_second_loss(case, ranks):
 
 test_sends_may_wait_and_come_in_any_order = suite.slow_messages("waits", Copies(4), Recovery(4))
 test_given_communicator_is_used = suite.given_communicator("calls", Copies(4), Recovery(4))
-test_second_call_and_inputs = suite.second_call("calls", Recovery(4), inputs_kept=True)
+test_second_call_and_inputs = suite.second_call(
+    "calls", Recovery(4), Copies(4, announced=False), inputs_kept=True
+)
 test_under_real_mpi = suite.real_ranks("calls", Copies(2, 1, announced=False), Recovery(4))
 
 
@@ -87,7 +91,7 @@ def test_bytes_of_a_copy(case, run, ranks):
 @suite.test("cost", "memory", Copies(4, num_steps=5))
 def test_memory_has_two_steps(case, run):
     for rank, memory in enumerate(run.values):
-        nbytes = sum(array.nbytes for pair in memory.values() for array in pair)
+        nbytes = sum(array.nbytes for array in arrays_in(memory))
         if len(memory) > 2 or nbytes > 4 * 8 * case.n:
             raise case.fail(
                 f"rank {rank}'s memory has {len(memory)} steps, {nbytes} bytes; two steps are "
@@ -116,6 +120,7 @@ def test_bytes_of_recovery(case, run):
     weight=3, checked=False,
 )  # fmt: skip
 def test_copies_hide_behind_the_step(case, run):
+    assert_travelled(run, case)
     machine = run.machine
     work_s = case.num_flops / machine.flop_per_s
     copy_s = machine.alpha_s + 8 * case.n * machine.beta_s_per_byte

@@ -75,7 +75,10 @@ hidden(
     Copies(6, 3), Recovery(4, new=(0, 1), ahead=(3,)),
 )  # fmt: skip
 hidden(neighbour.test_given_communicator_is_used, Copies(4, n=5), Recovery(4, new=(1,)))
-hidden(neighbour.test_second_call_and_inputs, Recovery(4, new=(3,)))
+hidden(
+    neighbour.test_second_call_and_inputs,
+    Recovery(4, new=(3,)), Copies(2, 1, n=5, announced=False),
+)  # fmt: skip
 hidden(neighbour.test_under_real_mpi, Copies(4, announced=False), Recovery(4, new=(0,), ahead=(1,)))
 hidden(neighbour.test_bytes_of_a_copy, Copies(6, 3, n=200), Copies(10, 5, n=40), Copies(18, 9, n=9))
 hidden(neighbour.test_memory_has_two_steps, Copies(2, 1, num_steps=4))
