@@ -88,36 +88,7 @@ reveal("a15/who", "some the sum, some an error")
 # sum know about the others?
 
 # %% [markdown]
-# ## 2. Train on with those who are left
-#
-# **Think** before you write: what must be true of all ranks that are left before one of them may
-# change its parameters? Which call tells you? And which samples does the step need that a dead
-# rank had?
-
-# %%
-# {{module elastic}}
-
-# %%
-# {{check elastic}}
-
-# %% [markdown]
-# **Run.** The same training run, with nobody's death and with two. The largest difference of the
-# parameters, and the virtual time.
-
-# %%
-whole = ringside.run("elastic.py:train", 4, arguments)
-two = Failures(Kill(1, op=20), Kill(3, at_s=1.06e-3))
-left = ringside.run("elastic.py:train", 4, arguments, failures=two)
-print(f"difference {np.abs(left.values[0] - whole.values[0]).max():.1e}")
-print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s * 1e6:.0f} µs")
-
-# %% [markdown]
-# **Explain.** Nearly all of the time goes into one thing. Which, and which number of the machine
-# says how long it takes? What does a step cost more from then on, with two ranks in the place of
-# four? When would you rather wait for a new machine than go on with fewer ranks?
-
-# %% [markdown]
-# ## 3. A checkpoint that is whole
+# ## 2. A checkpoint that is whole
 #
 # Sometimes nobody can go on: the job ends, and another one begins later, perhaps on fewer ranks.
 # What it needs must lie where no rank's death can take it. A `ringside.Store` is such a place;
@@ -211,3 +182,159 @@ print("three ranks went on after step", three.values[0][0], three.values)
 # %% [markdown]
 # **Explain.** What lies in the store after the death, and what of it counts? How many steps were
 # computed twice? `ringside.Store("run1").names()` tells what is left at the end.
+
+# %% [markdown]
+# ## 3. A copy in another node's memory
+#
+# A dead rank takes along what it alone has: its shard of the parameters, and the optimizer's state.
+# A checkpoint has it, but all ranks would go back to the last one. A copy in the memory of another
+# node can be as new as the last step.
+#
+# **Think** before you write: when somebody dies, who holds copies of which steps? How many steps
+# must each rank keep, so that there is one that all can go back to? And what happens to a message
+# that is on its way while the next step changes the parameters?
+
+# %%
+# {{module neighbour}}
+
+# %%
+# {{check neighbour}}
+
+# %% [markdown]
+# The program below trains with copies on two nodes of two ranks. Rank 2 dies in step 3, while the
+# copy of its state is on its way to rank 0, and it never arrives.
+
+# %%
+# %%writefile kept.py
+import numpy as np
+from given.training import next_state
+from mpi4py import MPI
+from neighbour import finish, start
+
+
+def kept(comm, num_steps, n):
+    state, memory = np.full(n, float(comm.rank)), None
+    try:
+        for step in range(num_steps):
+            handle = start(comm, state, step, memory, per_node=2)
+            state = next_state(state, step, num_flops=20_000_000)
+            memory = finish(handle)
+            comm.allreduce(1)
+    except MPI.Exception:
+        comm.Revoke()
+    return sorted(memory)
+
+
+# %% tags=["predict"]
+guess(
+    "a15/kept",
+    "Which steps does rank 0 have in its memory when all know of the death? And rank 1?",
+    choices=["both 1 and 2", "rank 0: 1 and 2, rank 1: 2 and 3", "both 2 and 3"],
+)
+
+# %%
+dies = Failures(Kill(2, at_s=80e-6), in_flight="lost")
+left = ringside.run("kept.py:kept", 4, (6, 1000), failures=dies)
+print(left.values)
+
+# %%
+reveal("a15/kept", "rank 0: 1 and 2, rank 1: 2 and 3")
+
+# %% [markdown]
+# **Explain.** Why can rank 1 be a step ahead of rank 0, and why never two? To which step do all go
+# back? What would be lost if each rank kept its newest step only?
+
+# %% [markdown]
+# A step of this program takes 20 µs, and the all-reduce behind it 6 µs more. On this machine a
+# message of B bytes takes 1 µs and B ns.
+
+# %% tags=["predict"]
+guess(
+    "a15/hides",
+    "Up to how many elements of 8 bytes may a state have, so that its copy costs no time at all?",
+    unit="elements",
+)
+
+# %%
+for n in (1000, 2000, 3000, 4000):
+    result = ringside.run("kept.py:kept", 4, (1, n))
+    print(f"{n} elements: {result.makespan_s * 1e6:.1f} µs")
+
+# %%
+reveal("a15/hides", (20 - 1) * 1000 / 8)
+
+# %% [markdown]
+# **Explain.** A GPU's share of a state is some 100 MB, a step takes a second, and in that second a
+# port moves 50 GB. Does the copy hide? What else may use the port meanwhile?
+
+# %% [markdown]
+# ## 4. Train on with those who are left
+#
+# **Think** before you write: what must be true of all ranks that are left before one of them may
+# change its parameters? Which call tells you? And which samples does the step need that a dead
+# rank had?
+
+# %%
+# {{module elastic}}
+
+# %%
+# {{check elastic}}
+
+# %% [markdown]
+# **Run.** The same training run, with nobody's death and with two. The largest difference of the
+# parameters, and the virtual time.
+
+# %%
+whole = ringside.run("elastic.py:train", 4, arguments)
+two = Failures(Kill(1, op=20), Kill(3, at_s=1.06e-3))
+left = ringside.run("elastic.py:train", 4, arguments, failures=two)
+print(f"difference {np.abs(left.values[0] - whole.values[0]).max():.1e}")
+print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s * 1e6:.0f} µs")
+
+# %% [markdown]
+# **Explain.** Nearly all of the time goes into one thing. Which, and which number of the machine
+# says how long it takes? What does a step cost more from then on, with two ranks in the place of
+# four? When would you rather wait for a new machine than go on with fewer ranks?
+
+# %% [markdown]
+# ## 5. How often to write a checkpoint (extra)
+#
+# With copies in memory you still write checkpoints, for the day on which both nodes of a pair die.
+# Lecture 15 derives the best interval. Here you also walk along a run whose stops are known, and
+# see what the formula leaves out.
+
+# %%
+# {{module interval}}
+
+# %%
+# {{check interval}}
+
+# %% [markdown]
+# A job with 900 s from one stop to the next on average, and 60 s for a checkpoint. Its best
+# interval by the formula, and what you get along one run of random stops.
+
+# %% tags=["predict"]
+guess(
+    "a15/interval",
+    "Stops every 900 s, 60 s for a checkpoint, 120 s for a restart. How many seconds of work "
+    "between checkpoints lose the least?",
+    unit="s",
+)
+
+# %%
+from interval import best_interval, lost_share, walk
+
+best = best_interval(60, 900)
+stops = np.cumsum(np.random.default_rng(1).exponential(900, 2000)).tolist()
+end = stops.pop()
+for tau in (best / 3, best, 3 * best):
+    lost = 1 - walk(tau, 60, 120, stops, end) / end
+    print(f"{tau:4.0f} s: formula {lost_share(tau, 60, 120, 900):.3f}, walk {lost:.3f}")
+
+# %%
+reveal("a15/interval", best)
+
+# %% [markdown]
+# **Explain.** By how much does the lost share grow if you write three times as often, or three
+# times as rarely? Which of the two would you rather choose if you don't know how often your machine
+# stops?

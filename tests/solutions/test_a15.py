@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a15_failures"
-OURS = ("checks", "checks.cases", "checks.cases_checkpoint", "given", "given.model")
+OURS = (
+    *("checks", "checks.cases", "checks.cases_checkpoint", "checks.cases_neighbour"),
+    *("interval", "given", "given.model", "given.training"),
+)
 
 
 @pytest.fixture
@@ -64,3 +67,16 @@ def test_a_checkpoint_of_two_steps_is_told(module):
         case.check(run)
     run.values = [(4, old[0]), (4, old[1])]
     case.check(run)
+
+
+def test_keepers_are_those_that_the_docstring_draws(module):
+    case = module("checks.cases_neighbour").Copies(10, 2)
+    assert [case.keeper(rank) for rank in range(10)] == [2, 3, 0, 1, 6, 7, 8, 9, 4, 5]
+    assert [case.ward(case.keeper(rank)) for rank in range(10)] == list(range(10))
+
+
+def test_the_examples_of_interval(module):
+    interval = module("interval")
+    assert interval.lost_share(1000, 30, 300, 10_000) == pytest.approx(0.1055, abs=5e-5)
+    assert interval.best_interval(5, 15) == pytest.approx(9.167, abs=5e-4)
+    assert interval.walk(100, 10, 30, [250], 400) == 310

@@ -1,11 +1,19 @@
 """The cases of the hidden run: other worlds and sizes, and deaths at other moments."""
 
+import math
+
 from checks import test_checkpoint as checkpoint
 from checks import test_elastic as elastic
+from checks import test_interval as interval
+from checks import test_neighbour as neighbour
 from checks.cases import Anywhere, Elastic, Faulty
 from checks.cases_checkpoint import Both, Load, Save
+from checks.cases_interval import BestInterval, LostShare, Walk
+from checks.cases_neighbour import Copies, Recovery
 
-from ringside.checking.suite import group, hidden
+from ringside.checking.suite import group, hidden, oracle
+
+# -- elastic ---------------------------------------------------------------------------------------
 
 hidden(elastic.test_nobody_dies, Elastic(2), Elastic(1), Elastic(6, n=40), Elastic(12, n=5))
 hidden(elastic.test_second_call_and_inputs, Elastic(4, n=6, batch=8, announced=False))
@@ -37,6 +45,8 @@ hidden(
     group("rank 1 dies", Elastic(4, kill="1@op2")),
 )
 hidden(elastic.test_sends_may_wait_and_come_in_any_order, Elastic(3, batch=6), Elastic(5, batch=10))
+
+# -- checkpoint ------------------------------------------------------------------------------------
 
 hidden(
     checkpoint.test_load_on_any_number_of_ranks,
@@ -96,3 +106,135 @@ hidden(
 hidden(checkpoint.test_given_communicator_is_used, Both(5, length=14, readers=3))
 hidden(checkpoint.test_sends_may_wait_and_come_in_any_order, Both(5, length=8, steps=(1, 2, 3)))
 hidden(checkpoint.test_under_real_mpi, Both(4, length=9), Both(3, length=7, dtype="float32"))
+# -- neighbour -------------------------------------------------------------------------------------
+
+hidden(neighbour.test_copies_lie_on_another_node, Copies(6, 3), Copies(2, 1, n=1))
+hidden(
+    neighbour.test_pairs_of_nodes,
+    group("pairs", Copies(8, 2), Copies(6, 1)),
+    group("an odd number of nodes", Copies(5, 1), Copies(6, 2), Copies(7, 1)),
+)
+hidden(neighbour.test_the_next_step_changes_the_state, Copies(2, 1, n=40, in_place=True))
+hidden(
+    neighbour.test_the_next_step_changes_what_came_back, Recovery(6, 3, in_place=True, new=(1, 5))
+)
+hidden(
+    neighbour.test_a_death_anywhere,
+    group("a rank", Copies(4, dying=(1,)), Copies(2, 1, num_steps=4, dying=(0,))),
+    group("a node", Copies(6, 3, num_steps=2, dying=(0, 1, 2))),
+)
+hidden(
+    neighbour.test_all_get_the_newest_step,
+    Recovery(4, new=(0,), ahead=(1, 3)),
+    Recovery(6, 3, new=(3, 4, 5), ahead=(1, 2), step=1),
+    Recovery(4, new=(0, 1), ahead=(3,)),
+    Recovery(4, new=(), ahead=(0, 1, 3)),
+    Recovery(4, new=(2,), ahead=()),
+)
+hidden(
+    neighbour.test_a_state_that_nobody_has,
+    Recovery(4, new=(1, 3), ahead=()),
+    Recovery(2, 1, new=(0, 1), ahead=()),
+)
+hidden(neighbour.test_copies_are_renewed, Recovery(4, new=(0, 3), ahead=(2,)), Recovery(6, 3))
+hidden(neighbour.test_a_second_loss, Copies(4, dying=(2, 0)))
+hidden(
+    neighbour.test_sends_may_wait_and_come_in_any_order,
+    Copies(6, 3), Recovery(4, new=(0, 1), ahead=(3,)),
+)  # fmt: skip
+hidden(neighbour.test_given_communicator_is_used, Copies(4, n=5), Recovery(4, new=(1,)))
+hidden(
+    neighbour.test_second_call_and_inputs,
+    Recovery(4, new=(3,)), Copies(2, 1, n=5, announced=False),
+)  # fmt: skip
+hidden(neighbour.test_under_real_mpi, Copies(4, announced=False), Recovery(4, new=(0,), ahead=(1,)))
+hidden(neighbour.test_bytes_of_a_copy, Copies(6, 3, n=200), Copies(10, 5, n=40), Copies(18, 9, n=9))
+hidden(neighbour.test_memory_has_two_steps, Copies(2, 1, num_steps=4))
+hidden(neighbour.test_bytes_of_recovery, Recovery(4, n=300, new=(1,)), Recovery(6, 3, n=100))
+hidden(
+    neighbour.test_copies_hide_behind_the_step,
+    Copies(4, n=2000, num_steps=1, num_flops=120_000_000, machine="long wire"),
+)
+
+# -- interval --------------------------------------------------------------------------------------
+
+
+@oracle(LostShare)
+def lost_share(case):
+    """From the chance that an attempt succeeds, in work and writing, and in restarts."""
+
+    def mean_s(attempt_s, after_stop_s):
+        fails = -math.expm1(-attempt_s / case.between_s)
+        if fails == 1:
+            return math.inf
+        return fails / (1 - fails) * (case.between_s + after_stop_s)
+
+    return 1 - case.tau_s / mean_s(case.tau_s + case.write_s, mean_s(case.restart_s, 0.0))
+
+
+@oracle(BestInterval)
+def best_interval(case):
+    """Newton's method on the derivative of E / tau, from above."""
+    u, write = 1.0, case.write_s / case.between_s
+    for _ in range(100):
+        u -= (math.expm1(-u - write) + u) / -math.expm1(-u - write)
+    return u * case.between_s
+
+
+@oracle(Walk)
+def walk(case):
+    """Second by second."""
+    useful_s = done_s = waits_s = 0.0
+    for second in range(int(case.end_s)):
+        if second in case.stops_s:
+            done_s, waits_s = 0.0, case.restart_s
+        if waits_s > 0:
+            waits_s -= 1
+            continue
+        done_s += 1
+        if done_s == case.tau_s + case.write_s:
+            useful_s, done_s = useful_s + case.tau_s, 0.0
+    return useful_s + min(done_s, case.tau_s)
+
+
+def runs_drawn(rng, count=6):
+    """Runs with stops at whole seconds."""
+    return [
+        Walk(
+            float(rng.integers(10, 60)),
+            float(rng.integers(1, 20)),
+            float(rng.integers(0, 20)),
+            tuple(sorted({float(each) for each in rng.integers(1, 900, size=rng.integers(2, 7))})),
+            1000.0,
+        )
+        for _ in range(count)
+    ]
+
+
+hidden(
+    interval.test_useful_seconds,
+    group("no stop", Walk(60.0, 5.0, 10.0, (), 1000.0), Walk(60.0, 5.0, 10.0, (), 127.0)),
+    group("stops in work", Walk(60.0, 5.0, 10.0, (100.0, 500.0), 1000.0), runs_drawn, weight=2),
+    group("stops while it writes", Walk(60.0, 8.0, 10.0, (63.0, 135.0), 300.0)),
+    group("stops when it has written", Walk(60.0, 5.0, 10.0, (130.0, 205.0), 300.0)),
+)
+hidden(
+    interval.test_stops_in_restarts,
+    Walk(60.0, 5.0, 40.0, (100.0, 120.0, 159.0), 400.0),
+    Walk(60.0, 5.0, 90.0, (100.0, 150.0), 200.0),
+)
+hidden(
+    interval.test_lost_share,
+    LostShare(3600, 60, 600, 11_124),
+    LostShare(1, 5, 0, 15),
+    LostShare(30, 2, 20, 20),
+)
+hidden(
+    interval.test_best_interval, BestInterval(30, 11_124), BestInterval(10, 20), BestInterval(1, 1)
+)
+hidden(
+    interval.test_extremes,
+    group("long writes", BestInterval(1000, 10)),
+    group("short writes", BestInterval(2e-6, 1e6)),
+    group("no end in sight", LostShare(1e6, 30, 0, 100)),
+)
