@@ -17,7 +17,7 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
-from ringside.failures import Failures, Kill
+from ringside.failures import Failures, Hang, Kill, Slow
 from ringside.kit import VERSION
 from ringside.session.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
@@ -33,6 +33,7 @@ __all__ = [
     "DeadlockError",
     "Failures",
     "GuessError",
+    "Hang",
     "Kill",
     "LimitError",
     "Machine",
@@ -42,6 +43,7 @@ __all__ = [
     "RingsideError",
     "RunError",
     "Session",
+    "Slow",
     "TargetError",
     "Timeline",
     "Trace",

@@ -439,6 +439,11 @@ class Link:
         self._post(Frame.failures(about, site=site, comm=comm, number=number))
         return codec.decode(self._answer().parts[0])
 
+    def time_out(self, comm: int, milliseconds: int) -> None:
+        """Tell how long this rank waits for ranks of a communicator that hang."""
+        about = About.TIME_OUT
+        self._post(Frame.failures(about, site=self._begin_call(0), comm=comm, number=milliseconds))
+
     def abort(self, code: int) -> NoReturn:
         """End the run for all ranks."""
         site = self._begin_call(("Abort", (("errorcode", code),)))

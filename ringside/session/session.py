@@ -78,6 +78,7 @@ class Result:
         result_bytes: what all ranks returned, as it travelled.
         factors: of the passes that supplied layers announced; None where they announced nothing.
         deaths: of the ranks that were killed. ``error`` is None where all survivors returned.
+        hangs: of the ranks that hang; such a run never ends, which is its error.
     """
 
     values: list[Any]
@@ -98,6 +99,7 @@ class Result:
     result_bytes: int = 0
     factors: Factors | None = None
     deaths: Sequence[Death] = ()
+    hangs: Sequence[Death] = ()
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
@@ -309,10 +311,10 @@ class Session:
             last: these ranks end with this call; another call starts new ones.
             factors: observe the order of passes: supplied layers announce each one, and these
                 factors scale its input (see ``ringside.factors``).
-            failures: ranks that die.
+            failures: ranks that die, hang or are slow.
 
         Raises:
-            TargetError: no such file, or impossible sizes, or a kill of nobody.
+            TargetError: no such file, or impossible sizes, or a failure of nobody.
             CodecError: an argument that can't travel.
         """
         if not 1 <= world_size <= MAX_RANKS:
@@ -358,12 +360,17 @@ class Session:
         )
         if failures is None:
             return carry(last=last)
+        if failures.slow and max(failures.slow) >= world_size:
+            raise TargetError(
+                f"there is no rank {max(failures.slow)} to be slow: {world_size} run."
+            )
+        carry = partial(carry, slow=failures.slow)
         deaths: list[Death] = []
-        for kill in failures.kills:  # each on the clock of a run with those before it
+        for stop in failures.stops:  # each on the clock of a run with those before it
             before = carry(deaths=_deaths(deaths, failures, used))
-            dying = ranks_of(kill, world_size, used)
+            dying = ranks_of(stop, world_size, used)
             try:
-                deaths += [death_of(rank, kill, before.timeline, failures) for rank in dying]
+                deaths += [death_of(rank, stop, before.timeline, failures) for rank in dying]
             except TargetError:
                 if before.error is not None:  # it doesn't come so far by itself
                     return before
@@ -425,6 +432,7 @@ class Session:
         last: bool = False,
         factors: Factors | None = None,
         deaths: Deaths | None = None,
+        slow: Mapping[int, float] | None = None,
     ) -> Result:
         """Send every rank in ``bodies`` its call and see the run through."""
         group = tuple(members) if members is not None else tuple(range(world_size))
@@ -444,7 +452,7 @@ class Session:
             world.peers, machine, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
             factors=factors,
-            patience=self._patience, deaths=deaths,
+            patience=self._patience, deaths=deaths, slow=slow,
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
@@ -454,7 +462,7 @@ class Session:
         # Numbers go on: a communicator that a rank has kept must not pass for one of another call.
         world.next_comm = network.next_comm
         # Behind an error other ranks may still be in the call, and can't take the next one.
-        if outcome.error is not None or outcome.deaths or last:
+        if outcome.error is not None or outcome.deaths or outcome.hangs or last:
             self._discard(front, world_size)
         return result_of(
             outcome,
@@ -585,7 +593,7 @@ def run(
             ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
             works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch, unless the
             function's first parameter is ``comm``.
-        failures: ranks that die; see ``ringside.Failures``.
+        failures: ranks that die, hang or are slow; see ``ringside.Failures``.
 
     Raises:
         DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
@@ -760,6 +768,7 @@ def result_of(
         num_operations=outcome.num_operations,
         result_bytes=sum(len(body) for body in outcome.bodies if body is not None),
         deaths=outcome.deaths,
+        hangs=outcome.hangs,
         factors=None if factors is None else factors.among(group),
     )
 

@@ -48,6 +48,11 @@ class Timeline:
         ends = {rank: ops[-1] for rank, ops in enumerate(self.trace.ops) if ops}
         return {rank: self.end_s[rank] for rank, op in ends.items() if op.kind == Kind.DEATH}
 
+    @property
+    def slow(self) -> dict[int, float]:
+        """Rank -> how many times as long its work takes, of those that are slow."""
+        return self.trace.slow
+
     @cached_property
     def spans(self) -> Sequence[list[Span]]:
         """Per rank, its time from 0 to its end without gaps."""
