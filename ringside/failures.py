@@ -183,6 +183,6 @@ class Failures:
         Raises:
             TargetError: one of them can't be read.
         """
-        stops = [*map(Kill.parse, kills or ()), *map(Hang.parse, hangs or ())]
+        stops: list[Kill | Hang] = [*map(Kill.parse, kills or ()), *map(Hang.parse, hangs or ())]
         given: list[Kill | Hang | Slow] = [*stops, *map(Slow.parse, slow or ())]
         return cls(*given, in_flight="lost" if lost else "delivered") if given else None

@@ -81,6 +81,7 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
             for hang in result.hangs
         ],
         "slow": {str(rank): factor for rank, factor in result.trace.slow.items()},
+        "straggler": result.straggler() or None,
         "unfinished": open_requests(result) if result.error is None else [],
         "notes": list(result.notes.values()),
     }
@@ -118,6 +119,8 @@ def text(
     if result.collectives:
         lines.append(f"library collectives{_as_ring(result)}:")
         lines += [f"  {kind.told(result.world_size)}" for kind in _collectives(result)]
+    if result.error is None and (straggler := result.straggler()):
+        lines.append(straggler)
     if result.unreceived:
         alike = Counter(result.unreceived)
         told = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]

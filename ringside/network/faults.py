@@ -124,6 +124,11 @@ class Faults:
         if self._deaths.hung and _TIMED_OUT in error.message:
             told = ", ".join(hang.told for hang in self._deaths.hanging())
             cure = f"{told[0].upper()}{told[1:]}."
+            for comm in self._collectives.comms.values():
+                for gathering in comm.gatherings.values():
+                    absent = sorted(self._deaths.hung & {*gathering.missing()})
+                    if error.rank in gathering.members and absent:
+                        cure += f" It never came to {gathering.told}."
             return RankError(error.rank, error.type_name, error.message, error.frames, cure)
         deaths = self._deaths.happened() if error.type_name == "Exception" else []  # MPI's
         if not any(death.told in error.message for death in deaths):

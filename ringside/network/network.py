@@ -327,7 +327,10 @@ class Network:
             output.append(text + (f"\n[{peer.dropped} bytes more]" if peer.dropped else ""))
         bodies = [peer.body for peer in self.peers]
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
-        recording = Recording(ops, sites, self.machine.name, self._slow)
+        recording = Recording(
+            ops, sites, self.machine.name, self._slow,
+            self._collectives.joined, self._collectives.groups(),
+        )  # fmt: skip
         notes = {what: sentence for what, (_, sentence) in sorted(self._notes.items())}
         return RunEnd(
             recording=recording,

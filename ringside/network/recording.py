@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ringside.errors import RunError
 from ringside.network import codec
 from ringside.network.deaths import Death
+from ringside.timing.flight_recorder import Joined
 from ringside.trace import CallSite, Kind, Trace
 from ringside.trace import Op as TraceOp
 
@@ -31,12 +32,19 @@ class CollectiveRecord:
 
 @dataclass(frozen=True)
 class Recording:
-    """A run's operations as they were recorded: sites are numbered by every rank for itself."""
+    """A run's operations as they were recorded: sites are numbered by every rank for itself.
+
+    Attributes:
+        joined: the calls of collectives, for the flight recorder.
+        groups: path of each communicator -> its ranks.
+    """
 
     ops: list[list[TraceOp]]
     sites: list[list[CallSite]]
     machine: str
     slow: Mapping[int, float] = field(default_factory=dict)
+    joined: Sequence[Joined] = ()
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def trace(self) -> Trace:
         """The trace, its sites numbered in order of first use by rank."""

@@ -85,21 +85,13 @@ def _hanging(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None
     for gathering in standing.collectives.open_gatherings()[:_MOST_NAMED]:
         absent = sorted(hung & {*gathering.missing()})
         if absent:
-            sentences.append(f"{_ranks(absent)} never came to {_named(gathering)}")
+            sentences.append(f"{_ranks(absent)} never came to {gathering.told}")
     sentences.append(
         f"Nobody gets an error for {it}: only a time-out would tell the others"
         if direct
         else "So the run never ends"
     )
     return ". ".join(sentences) + "."
-
-
-def _named(gathering: Gathering) -> str:
-    """A collective by its place on its communicator."""
-    return (
-        f"{gathering.shown}, the {ordinal(gathering.sequence + 1)} collective on communicator "
-        f"{gathering.path} (ranks {', '.join(map(str, gathering.members))})"
-    )
 
 
 def _left_alone(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:

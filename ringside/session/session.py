@@ -36,6 +36,8 @@ from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
 from ringside.scale.fake_ranks import TorchTrace, asked, from_logs, num_processes
 from ringside.session.killing import death_of, ranks_of
 from ringside.session.target import Target, front_end_of
+from ringside.timing import flight_recorder
+from ringside.timing.flight_recorder import FlightRecorder
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS
 from ringside.timing.replay import time_trace
@@ -45,6 +47,7 @@ from ringside.trace import Kind, Trace, transfers
 from ringside.units import format_bytes, format_count, format_time
 
 MAX_RANKS = 1024
+_MOST_LOOKED_AT = 1000  # collectives of a rank, for who comes last to them
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
 
 
@@ -126,6 +129,31 @@ class Result:
     def timeline(self) -> Timeline:
         """The run's virtual times."""
         return time_trace(self.trace, self.machine, latency_seed=self.seed)
+
+    def recorder(self, last: int = 64) -> FlightRecorder:
+        """What each rank's flight recorder holds at the end: its last collectives.
+
+        Also of a run that ended in a deadlock, a hang or a death, as far as its ranks had come.
+        Point-to-point messages, and calls that make a group of some ranks, aren't recorded.
+
+        Args:
+            last: records that a rank keeps; the older ones are gone.
+        """
+        return flight_recorder.recorded(
+            self.trace,
+            self.machine,
+            self.recording.joined,
+            self.recording.groups,
+            gone=[death.rank for death in self.deaths],
+            last=last,
+            latency_seed=self.seed,
+        )
+
+    def straggler(self) -> str:
+        """A sentence on the rank that comes last to nearly all its collectives; "" if none does."""
+        if len(self.collectives) < flight_recorder.FEWEST:
+            return ""
+        return self.recorder(last=_MOST_LOOKED_AT).straggler(self.makespan_s)
 
     @property
     def makespan_s(self) -> float:

@@ -81,6 +81,9 @@ class Engine:
         # -1: what takes no time at 0, before the first event, can't overtake any at a port.
         self.now = 0 if fold is None else -1
         self.deadline: float | None = None  # of the monotonic clock, for ``advance``
+        # Rank and operation of each collective -> when it was called, and what will be complete;
+        # None: nobody asks.
+        self.calls: dict[tuple[int, int], tuple[int, TimedRequest]] | None = None
         # The five numbers differ for any two events, so that a tie never compares the items.
         self._heap: list[tuple[int, int, int, int, int, Any]] = []
         self._ready: deque[Thread] = deque()
@@ -235,6 +238,8 @@ class Engine:
                 clock += op[7][0]
             elif kind == _COLLECTIVE:
                 request = requests[op[5]] = TimedRequest(rank, None)
+                if self.calls is not None:
+                    self.calls[rank, cursor] = clock, request
                 if op[7]:
                     self._start_collective(rank, cursor, op, clock, request)
                 else:
@@ -243,6 +248,8 @@ class Engine:
                 self._access(thread, cursor, op, clock)
             elif kind == _FAULT:
                 request = requests[op[5]] = TimedRequest(rank, None)
+                if self.calls is not None:
+                    self.calls[rank, cursor] = clock, request
                 request.done = max(clock, op[7][0])
             elif kind == _DEATH:
                 clock = max(clock, op[7][0])

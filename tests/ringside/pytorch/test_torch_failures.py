@@ -126,6 +126,7 @@ def test_a_group_with_a_timeout_tells_who_waits_for_a_rank_that_hangs(tmp_path: 
         result = session.call("timed:uncaught", 2, failures=Failures(Hang(1, at_s=1e-9)))
         assert "Rank 1 hangs from 1 ns on" in str(result.error)
         assert timed_out.format(1000, reduced) in str(result.error)
+        assert "It never came to all_reduce, the 1st collective on" in str(result.error)
 
         result = session.call("timed:no_timeout", 2, failures=Failures(Hang(1, op=1)))
         assert isinstance(result.error, DeadlockError)
