@@ -143,8 +143,9 @@ def recorded(
 def _record(call: Joined, op: Op, created: int, done: int, before: Mapping[str, int]) -> Record:
     """One call as it stands at the end."""
     ahead = before.get(call.comm, created)
-    # A collective that ends with an error, as its detail's sixth entry says, is never complete.
-    complete = op.kind == Kind.COLLECTIVE and len(op.detail) == 5 and done >= 0
+    # A collective that ends with an error, as its detail's sixth entry says, is never complete;
+    # nor is one behind it.
+    complete = op.kind == Kind.COLLECTIVE and len(op.detail) == 5 and min(done, ahead) >= 0
     state = COMPLETED if complete else SCHEDULED if ahead < 0 else STARTED
     started = -1 if state == SCHEDULED else max(created, ahead)
     return {
@@ -155,6 +156,6 @@ def _record(call: Joined, op: Op, created: int, done: int, before: Mapping[str, 
         "count": call.count,
         "state": state,
         "created_ps": created,
-        "started_ps": min(started, done) if complete else started,
-        "completed_ps": done if complete else -1,
+        "started_ps": started,
+        "completed_ps": max(done, started) if complete else -1,
     }
