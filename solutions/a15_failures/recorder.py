@@ -8,7 +8,9 @@
 Here ``tp0`` has the ranks 0 and 1, ``tp1`` 2 and 3, ``dp0`` 0 and 2, ``dp1`` 1 and 3. Three ranks
 wait, and rank 1 itself is missing where rank 0 waits. But rank 1 waits, too; rank 3 waits nowhere.
 
-A rank's flight recorder holds its last K collectives, one dict each:
+A rank's flight recorder holds its last K collectives, one dict each, such as ``{"group": "tp0",
+"seq": 42, "op": "allreduce", "dtype": "float32", "count": 256, "state": "started", "created_ps":
+8123000, "started_ps": 8123000, "completed_ps": -1}``:
 
 - ``group`` and ``seq``: which collective of which group it is. Each group counts its own, from 1
   on, and the members of a group meet by this number.
@@ -51,11 +53,11 @@ def diagnose(
         - ``("slow", (rank,), "", 0)``: all is complete, and in each group of two or more that the
           rank is in, it comes last to at least nine in ten collectives: it calls them later than
           every other member. Only collectives of which all members hold a record are counted, and
-          a group without any doesn't count; at least one group does.
+          only groups with at least four of them; there is at least one such group.
         - ``("none", (), "", 0)``: nothing of this.
 
-    Example: of the four ranks above, with one record more or less, rank 3 hangs:
-    ``("missing", (3,), "dp1", 8)``.
+    Example: of the four ranks above rank 3 hangs. Rank 1 misses it in ``dp1`` and rank 2 in
+    ``tp1``; if rank 1 has called first, the answer is ``("missing", (3,), "dp1", 8)``.
     """
     ### BEGIN SOLUTION
     members = {rank for ranks in groups.values() for rank in ranks}
@@ -121,7 +123,7 @@ def _comes_last(rank, calls, groups):
             )
             for came in whole
         ]
-        if late:
+        if len(late) >= 4:
             shares.append(sum(late) / len(late))
     return bool(shares) and min(shares) >= 0.9
     ### END SOLUTION

@@ -1,6 +1,7 @@
 """The dumps of a15's recorder: those that the tests draw are those that the network records."""
 
 import importlib
+import itertools
 import sys
 from pathlib import Path
 
@@ -131,3 +132,34 @@ def test_drawn_dumps_are_those_of_runs(module, session, shape, overlap, fault, w
     real_records, real_groups = really(session, program, whole, drawn, last)
     assert real_groups == groups
     assert real_records == records
+
+
+def test_who_did_it_is_who_is_found(module):
+    """The drawn fault, on many grids, by the reference."""
+    diagnose, dumps = module("recorder").diagnose, module("checks.dumps")
+    kinds = {"hang": "missing", "kill": "dead", "slow": "slow", "size": "size"}
+    for seed, (shape, fault) in enumerate(itertools.product(((2, 4), (3, 3), (2, 2, 3)), kinds)):
+        program = dumps.Program(shape, 9, fault, (seed % 8,), 9 + seed, overlap=True, seed=seed)
+        kind, ranks, group, seq = diagnose(*program.dumps(30))
+        assert kind == kinds[fault]
+        assert seed % 8 in ranks
+        if fault != "size":
+            assert len(ranks) == 1
+        assert (group == "") == (seq == 0) == (fault in ("kill", "slow"))
+
+
+def test_the_example_of_the_docstring(module):
+    def record(group, seq, state, created):
+        return {
+            "group": group, "seq": seq, "op": "allreduce", "dtype": "float32", "count": 4,
+            "state": state, "created_ps": created, "started_ps": created, "completed_ps": -1,
+        }  # fmt: skip
+
+    groups = {"tp0": (0, 1), "tp1": (2, 3), "dp0": (0, 2), "dp1": (1, 3)}
+    dumps = {
+        0: [record("tp0", 41, "completed", 1), record("tp0", 42, "started", 9)],
+        1: [record("tp0", 41, "completed", 1), record("dp1", 8, "started", 7)],
+        2: [record("tp1", 41, "completed", 1), record("tp1", 42, "started", 8)],
+        3: [record("tp1", 41, "completed", 1)],
+    }
+    assert module("recorder").diagnose(dumps, groups) == ("missing", (3,), "dp1", 8)

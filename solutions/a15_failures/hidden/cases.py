@@ -2,6 +2,7 @@
 
 from checks import test_elastic as elastic
 from checks.cases import Anywhere, Elastic, Faulty
+from hidden import recorder_cases  # noqa: F401 - gives the tests of recorder.py their cases
 
 from ringside.checking.suite import group, hidden
 
