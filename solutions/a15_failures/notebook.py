@@ -188,6 +188,5 @@ print(reader.diagnose(recorder.dumps, recorder.groups))
 print(reader.diagnose(hung.recorder().dumps, hung.recorder().groups))
 
 # %% [markdown]
-# **Explain.** The rank that is to blame has the shortest collectives of all. Why? And what would you
-# see in a recorder whose clocks differ by a millisecond from rank to rank: would the rank that hangs
-# still be found, and the slow one?
+# **Explain.** The rank that is to blame has the shortest collectives of all. Why? And if the clocks
+# of two ranks differ by a millisecond: would the rank that hangs still be found, and the slow one?
