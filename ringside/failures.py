@@ -161,6 +161,7 @@ class Failures:
         if detect_s is not None and not 0 <= detect_s < 1e6:
             raise TargetError(f"detect_s ({detect_s!r}) must be in [0, 1e6) s.")
         self.stops = [item for item in given if isinstance(item, Stop)]
+        self.kills = [item for item in self.stops if isinstance(item, Kill)]
         slow = [item for item in given if isinstance(item, Slow)]
         self.slow = {item.rank: item.factor for item in slow}
         if len(self.slow) < len(slow):

@@ -137,7 +137,7 @@ def test_what_is_no_kill_is_refused() -> None:
         assert Doubled(3, kill="1").failures
     assert Doubled(3).failures is None
     failures = Doubled(3, kill="node1@2ms,0@op3", lost=True, collectives="none", seed=4).failures
-    assert failures is not None and [str(kill) for kill in failures.stops] == [
+    assert failures is not None and [str(kill) for kill in failures.kills] == [
         "node1@0.002s",
         "0@op3",
     ]

@@ -447,7 +447,7 @@ def test_all_ranks_of_a_node_die_together(session: Session) -> None:
 def test_kills_in_words(text: str, kill: Kill) -> None:
     asked = Failures.asked([text], lost=True)
     assert asked is not None and asked.in_flight == "lost"
-    [read] = asked.stops
+    [read] = asked.kills
     assert (read.rank, read.node, read.op) == (kill.rank, kill.node, kill.op)
     assert read.at_s == pytest.approx(kill.at_s)
     assert Kill.parse(str(kill)) == kill
