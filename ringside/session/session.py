@@ -48,6 +48,7 @@ from ringside.units import format_bytes, format_count, format_time
 
 MAX_RANKS = 1024
 _MOST_LOOKED_AT = 1000  # collectives of a rank, for who comes last to them
+_MOST_REPLAYED = 200_000  # operations of a run that is looked at once more for it
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
 
 
@@ -150,8 +151,11 @@ class Result:
         )
 
     def straggler(self) -> str:
-        """A sentence on the rank that comes last to nearly all its collectives; "" if none does."""
-        if len(self.collectives) < flight_recorder.FEWEST:
+        """A sentence on the rank that comes last to nearly all its collectives; "" if none does.
+
+        Of very long runs nothing is said: it needs a replay of its own.
+        """
+        if len(self.collectives) < flight_recorder.FEWEST or self.trace.num_ops > _MOST_REPLAYED:
             return ""
         return self.recorder(last=_MOST_LOOKED_AT).straggler(self.makespan_s)
 

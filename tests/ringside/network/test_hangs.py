@@ -14,6 +14,7 @@ from ringside.draw import live_svg
 from ringside.errors import TraceError
 from ringside.timing import simgrid
 from ringside.timing.extrapolation import widen
+from ringside.timing.perfetto import trace_events
 
 PROGRAMS = """
 import numpy as np
@@ -83,6 +84,9 @@ def test_the_verdict_names_who_hangs_who_waits_and_who_waits_because_of_that(
     assert [hang.rank for hang in result.hangs] == [5]
     assert not result.deaths
     assert result.values == [None] * 8
+    assert result.timeline.hangs_s == {5: pytest.approx(3.5e-3)}
+    events = trace_events(result.timeline)["traceEvents"]
+    assert [event["tid"] for event in events if event["name"] == "hangs"] == [5]
     again = session.call("programs:grid", 8, (3,), failures=failures)
     assert again.trace == result.trace
 
