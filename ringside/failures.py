@@ -1,30 +1,29 @@
-"""Failures that a run is given: which ranks die, when, and what goes with them."""
+"""Failures that a run is given: which ranks die, hang or are slow, and what goes with them."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 from ringside.errors import TargetError
 
 COLLECTIVES = ("split", "all", "none")
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _TEXT = re.compile(r"(node)?(\d+)@(?:op(\d+)|(\d+(?:\.\d+)?(?:e-?\d+)?)(s|ms|us|µs|ns))")
+_SLOW = re.compile(r"(\d+)x(\d+(?:\.\d+)?)")
+
+AnyStop = TypeVar("AnyStop", bound="Stop")
 
 
 @dataclass(frozen=True)
-class Kill:
-    """The death of a rank, or of all ranks of a node: without a word, as by SIGKILL.
+class Stop:
+    """The moment from which on a rank, or each rank of a node, does nothing more."""
 
-    Args:
-        rank: of the world.
-        at_s: on the virtual clock. What the rank is doing then stays undone.
-        op: instead: it dies in its operation of this number, from 1 on, before that is posted. A
-            Send is two operations, to post it and to wait; ``len(result.trace.ops[rank])`` tells
-            how many a rank has.
-        node: instead of ``rank``.
-    """
+    option: ClassVar[str]
+    does: ClassVar[str]
 
     rank: int = -1
     at_s: float | None = None
@@ -44,8 +43,8 @@ class Kill:
         return f"{who}@{f'op{self.op}' if self.at_s is None else f'{self.at_s:g}s'}"
 
     @classmethod
-    def parse(cls, text: str) -> Kill:
-        """A kill as the command line has it: ``3@1.2ms``, ``3@op17`` or ``node1@2ms``.
+    def parse(cls: type[AnyStop], text: str) -> AnyStop:
+        """A moment as the command line has it: ``3@1.2ms``, ``3@op17`` or ``node1@2ms``.
 
         Raises:
             TargetError: it is none.
@@ -56,8 +55,8 @@ class Kill:
         match = _TEXT.fullmatch(text)
         if match is None:
             raise TargetError(
-                f"--kill {text}: write 3@1.2ms (rank and time), 3@op17 (the operation in which it "
-                "dies) or node1@2ms."
+                f"--{cls.option} {text}: write 3@1.2ms (rank and time), 3@op17 (the operation in "
+                f"which it {cls.does}) or node1@2ms."
             )
         node, number, op, time, unit = match.groups()
         at_s = None if time is None else float(time) * _UNITS[unit]
@@ -65,12 +64,78 @@ class Kill:
         return cls(**who, at_s=at_s, op=None if op is None else int(op))
 
 
+@dataclass(frozen=True)
+class Kill(Stop):
+    """The death of a rank, or of all ranks of a node: without a word, as by SIGKILL.
+
+    Args:
+        rank: of the world.
+        at_s: on the virtual clock. What the rank is doing then stays undone.
+        op: instead: it dies in its operation of this number, from 1 on, before that is posted. A
+            Send is two operations, to post it and to wait; ``len(result.trace.ops[rank])`` tells
+            how many a rank has.
+        node: instead of ``rank``.
+    """
+
+    option = "kill"
+    does = "dies"
+
+
+@dataclass(frozen=True)
+class Hang(Stop):
+    """A rank that goes on no more, and is alive: nobody gets an error for it.
+
+    What it has posted before still arrives, and the collectives that it has joined end.
+
+    Args:
+        rank: of the world.
+        at_s: on the virtual clock. What the rank is doing then stays undone.
+        op: instead: it hangs before its operation of this number, counted as for ``Kill``.
+        node: instead of ``rank``: all its ranks.
+    """
+
+    option = "hang"
+    does = "hangs"
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A rank whose work takes longer: what it computes, and not its messages.
+
+    Args:
+        rank: of the world.
+        factor: how many times as long; below 1 it is faster than the others.
+    """
+
+    rank: int
+    factor: float
+
+    def __post_init__(self) -> None:
+        if self.rank < 0 or not 0 < self.factor < math.inf:
+            raise TargetError(f"{self!r}: give a rank and a factor above 0, such as 1.34.")
+
+    @classmethod
+    def parse(cls, text: str) -> Slow:
+        """A slow rank as the command line has it.
+
+        Raises:
+            TargetError: it is none.
+
+        >>> Slow.parse("1x1.34")
+        Slow(rank=1, factor=1.34)
+        """
+        match = _SLOW.fullmatch(text)
+        if match is None:
+            raise TargetError(f"--slow {text}: write 1x1.34, which is rank and factor.")
+        return cls(int(match[1]), float(match[2]))
+
+
 class Failures:
     """What goes wrong in a run.
 
     Args:
-        kills: the deaths, in the order of their times. The moment of each is found in a run with
-            only those before it, which is made first.
+        given: kills and hangs, in the order of their times, and slow ranks. The moment of each is
+            found in a run with only those before it, which is made first.
         in_flight: what becomes of messages that a dead rank had sent and that had not arrived when
             it died: "delivered" or "lost".
         collectives: who gets the result of a library collective in which a rank dies after it has
@@ -83,7 +148,7 @@ class Failures:
 
     def __init__(
         self,
-        *kills: Kill,
+        *given: Kill | Hang | Slow,
         in_flight: str = "delivered",
         collectives: str = "split",
         detect_s: float | None = None,
@@ -93,19 +158,32 @@ class Failures:
             raise TargetError(f'in_flight ({in_flight!r}) must be "delivered" or "lost".')
         if collectives not in COLLECTIVES:
             raise TargetError(f"collectives ({collectives!r}) must be one of {COLLECTIVES}.")
-        self.kills = kills
+        if detect_s is not None and not 0 <= detect_s < 1e6:
+            raise TargetError(f"detect_s ({detect_s!r}) must be in [0, 1e6) s.")
+        self.stops = [item for item in given if isinstance(item, Stop)]
+        self.kills = [item for item in self.stops if isinstance(item, Kill)]
+        slow = [item for item in given if isinstance(item, Slow)]
+        self.slow = {item.rank: item.factor for item in slow}
+        if len(self.slow) < len(slow):
+            raise TargetError(f"{slow}: give each rank one factor.")
         self.in_flight = in_flight
         self.collectives = collectives
         self.detect_s = detect_s
         self.seed = seed
 
     @classmethod
-    def asked(cls, kills: Sequence[str] | None, lost: bool) -> Failures | None:
-        """What the options ``--kill`` and ``--lost`` ask for; None: nothing.
+    def asked(
+        cls,
+        kills: Sequence[str] | None,
+        lost: bool,
+        hangs: Sequence[str] | None = None,
+        slow: Sequence[str] | None = None,
+    ) -> Failures | None:
+        """What ``--kill``, ``--lost``, ``--hang`` and ``--slow`` ask for; None: nothing.
 
         Raises:
             TargetError: one of them can't be read.
         """
-        if not kills:
-            return None
-        return cls(*map(Kill.parse, kills), in_flight="lost" if lost else "delivered")
+        stops: list[Kill | Hang] = [*map(Kill.parse, kills or ()), *map(Hang.parse, hangs or ())]
+        given: list[Kill | Hang | Slow] = [*stops, *map(Slow.parse, slow or ())]
+        return cls(*given, in_flight="lost" if lost else "delivered") if given else None

@@ -3,14 +3,14 @@
 The file is gzipped JSON lines. Line 1 is the header::
 
     {"format": "ringside-trace", "version": 1, "world_size": 4, "machine": "textbook",
-     "sites": [["Sendrecv(dest=1, source=3)", "ring.py", 14], ...]}
+     "sites": [["Sendrecv(dest=1, source=3)", "ring.py", 14], ...], "slow": [[1, 1.34]]}
 
 and every other line is one operation, ranks in order::
 
     [rank, kind, peer, tag, nbytes, comm, request, message, detail, site]
 
 kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective, 7 pass, 8 access, 9 fault,
-         10 death, 11 store; a blocking call is two of them
+         10 death, 11 store, 12 hang; a blocking call is two of them
 peer     world rank of the other side; -1: none
 nbytes   counted payload of a message or collective, of what an access brings to its target, or of
          an array that is put into a store or got from it
@@ -28,7 +28,9 @@ detail   compute [flops, nbytes, picoseconds or -1, phase] and, where operators 
 
 Of a run in which ranks were killed: a fault is a request that ended with an error, [picoseconds
 before which it can't, MPI's class of the error]; so may a collective, whose detail has a sixth
-entry then, those picoseconds. A death is a killed rank's last operation, [picoseconds].
+entry then, those picoseconds. A death is a killed rank's last operation, [picoseconds], and so is
+the hang of a rank that goes on no more. The header's "slow", if there is one, has the ranks whose
+work takes longer, each with its factor.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable
@@ -68,6 +71,7 @@ class Kind(IntEnum):
     FAULT = 9  # a request that ended with an error, since a rank had died
     DEATH = 10  # the rank was killed
     STORE = 11  # a store that outlives the ranks is written or read
+    HANG = 12  # the rank is alive, and goes on no more
 
 
 _IN_FILES = frozenset(Kind) - {Kind.QUERY}
@@ -149,6 +153,7 @@ class Trace:
     ops: list[list[Op]]
     sites: list[CallSite] = field(default_factory=list)
     machine: str = ""
+    slow: dict[int, float] = field(default_factory=dict)
 
     @property
     def num_ops(self) -> int:
@@ -174,6 +179,7 @@ class Trace:
                 "world_size": self.world_size,
                 "machine": self.machine,
                 "sites": [list(site) for site in self.sites],
+                **({"slow": sorted(map(list, self.slow.items()))} if self.slow else {}),
             }
             packed.write(json.dumps(header, separators=(",", ":")).encode() + b"\n")
             for rank, ops in enumerate(self.ops):
@@ -210,6 +216,7 @@ class Trace:
                     [[] for _ in range(world_size)],
                     [_site(*site) for site in header["sites"]],
                     str(header["machine"]),
+                    _slow(header.get("slow", []), world_size),
                 )
                 for number, line in enumerate(lines, start=2):  # noqa: B007 - named in the error below
                     rank, *fields = json.loads(line)
@@ -232,6 +239,13 @@ class Trace:
         ) as error:
             raise TraceError(f"{path}: damaged at line {number or 1}: {error}") from None
         return trace
+
+
+def _slow(rows: Any, world_size: int) -> dict[int, float]:
+    for rank, factor in rows:
+        if type(rank) is not int or not 0 <= rank < world_size or not 0 < float(factor) < math.inf:
+            raise ValueError(f"rank {str(rank)[:40]} can't be slow by {str(factor)[:40]}")
+    return {rank: float(factor) for rank, factor in rows}
 
 
 def _site(call: Any, file: Any, line: Any) -> CallSite:

@@ -78,6 +78,12 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
             {"rank": death.rank, "operation": death.op + 1, "time_s": death.time_ps / PS}
             for death in result.deaths
         ],
+        "hangs": [
+            {"rank": hang.rank, "operation": hang.op + 1, "time_s": hang.time_ps / PS}
+            for hang in result.hangs
+        ],
+        "slow": {str(rank): factor for rank, factor in result.trace.slow.items()},
+        "straggler": result.straggler() or None,
         "unfinished": open_requests(result) if result.error is None else [],
         "notes": list(result.notes.values()),
     }
@@ -109,13 +115,17 @@ def text(
     if any(result.sent_messages()) or result.collectives:
         lines += _table(result)
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
-    lines += [death.told for death in result.deaths]
+    lines += [stop.told for stop in (*result.deaths, *result.hangs)]
+    slow = [f"rank {rank} {factor:g} times" for rank, factor in sorted(result.trace.slow.items())]
+    lines += [f"slow: {', '.join(slow)} as long in what it computes"] if slow else []
     put, got = sum(result.put_bytes()), sum(result.got_bytes())
     if put or got:
         lines.append(f"stores: {format_bytes(put)} written, {format_bytes(got)} read")
     if result.collectives:
         lines.append(f"library collectives{_as_ring(result)}:")
         lines += [f"  {kind.told(result.world_size)}" for kind in _collectives(result)]
+    if result.error is None and (straggler := result.straggler()):
+        lines.append(straggler)
     if result.unreceived:
         alike = Counter(result.unreceived)
         told = [f"{what} ({n} times)" if n > 1 else what for what, n in alike.items()]

@@ -40,6 +40,8 @@ _PARSER.add_argument("--seed", type=int)
 _PARSER.add_argument("--timeout", type=float, default=60.0)
 _PARSER.add_argument("--kill", action="append")
 _PARSER.add_argument("--lost", action="store_true")
+_PARSER.add_argument("--hang", action="append")
+_PARSER.add_argument("--slow", action="append")
 _PARSER.add_argument("--no-timeline", action="store_true")
 
 
@@ -53,13 +55,13 @@ def run_cell(line: str, cell: str) -> Result | None:
     except ValueError as error:
         print(f"%%ranks: {error}")
         print("usage: %%ranks WORLD_SIZE [--machine NAME] [--seed N] [--timeout S] [--no-timeline]")
-        print("       [--kill WHO@WHEN] [--lost]")
+        print("       [--kill WHO@WHEN] [--lost] [--hang WHO@WHEN] [--slow RANKxFACTOR]")
         return None
     folder = Path.cwd().resolve()
     with _script(folder, cell) as name, Session(folder, machine=args.machine) as session:
         result = session.call(
             name, args.world_size, [], seed=args.seed, timeout_s=args.timeout,
-            failures=Failures.asked(args.kill, args.lost),
+            failures=Failures.asked(args.kill, args.lost, args.hang, args.slow),
         )  # fmt: skip
     for rank, printed in enumerate(result.output):
         for text in printed.splitlines():

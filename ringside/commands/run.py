@@ -23,6 +23,7 @@ examples:
   ringside run ring.py:all_reduce --ranks 5 --machine zaratan -- --n 11 --dtype float32
   ringside run ring.py:all_reduce --ranks 5 --members 3,0,4     comm is a part of the world
   ringside run elastic.py:train --ranks 4 --kill 2@1.2ms   rank 2 dies on the way
+  ringside run train.py --ranks 4 --slow 1x1.34    rank 1 computes 1.34 times as long
   ringside run hello.py --ranks 4 -- any words     as `mpiexec -n 4 python hello.py any words`
   ringside run -m package.train --ranks 4          as `mpiexec -n 4 python -m package.train`
 
@@ -59,6 +60,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--lost", action="store_true", help="what a killed rank has on its way never arrives"
     )
+    parser.add_argument(
+        "--hang", action="append", metavar="WHO@WHEN",
+        help="let a rank go on no more, though it is alive: 2@op9 (before its 9th operation)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--slow", action="append", metavar="RANKxFACTOR",
+        help="let a rank compute longer: 1x1.34 is rank 1, 1.34 times as long; may come again",
+    )  # fmt: skip
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
@@ -116,7 +125,8 @@ def run(asked: argparse.Namespace) -> int:
         args = arguments(case)
     name = f"{target.file}:{target.function}" if target.function else target.file
     what = f"{name} on {format_count(asked.ranks, 'rank')}"
-    failures = Failures.asked(asked.kill, asked.lost) or (case.failures if case else None)
+    failures = Failures.asked(asked.kill, asked.lost, asked.hang, asked.slow)
+    failures = failures or (case.failures if case else None)
     machine = Machine.load(asked.machine)
     if asked.debug is not None:
         _can_debug(asked.debug, asked.ranks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ringside.draw import blocks as cutting
 from ringside.draw.bar_colors import ROLES, Tone, short_words
-from ringside.draw.drawable import blocked_calls
+from ringside.draw.drawable import blocked_calls, rank_label
 from ringside.draw.layout import SHARE_WIDTH, Layout
 from ringside.draw.page import fine, num, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
@@ -93,6 +93,7 @@ def rank_rows(
     pixel_s = layout.until_s / max(1.0, layout.right - layout.left)
     blocked = blocked_calls(timeline)
     deaths_s: dict[int, float] = getattr(timeline, "deaths_s", {})
+    named = {0, *getattr(timeline, "slow", {})}
     ranks = list(layout.rows)
     spans = [timeline.spans[rank] for rank in ranks]
     rows, narrow_s = cutting.cut_all(spans, pixel_s, most=MOST_BLOCKS)
@@ -115,11 +116,11 @@ def rank_rows(
                 layout.left - 8, middle + 3.7, layout.names[rank], 11,
                 role="muted", extra='text-anchor="end"',
             )  # fmt: skip
-        elif rank % every == 0:
+        elif rank % every == 0 or rank in named:
             yield text(
                 layout.left - 8,
                 middle + 3.7,
-                f"rank {rank}" if every == 1 or rank == 0 else str(rank),
+                rank_label(timeline, rank) if every == 1 or rank in named else str(rank),
                 11 if layout.pitch >= 13 else 10,
                 role="muted",
                 extra='text-anchor="end"',
@@ -156,15 +157,16 @@ def _death(rank: int, time_s: float, layout: Layout) -> Iterable[str]:
 def _blocked_bar(rank: int, since_s: float, call: str, layout: Layout) -> Iterable[str]:
     """An open bar from the rank's last event on: it waits for ever."""
     # Filled, though unseen: an empty bar shows its hover text on the rim alone.
-    x, y = layout.x(since_s), layout.y(rank)
+    x, y, hangs = layout.x(since_s), layout.y(rank), call.startswith("hangs")
     yield (
         f'<path class="rs-ink-line" d="M{num(layout.edge)} {num(y)}H{num(x + 1)}v{num(layout.bar)}'
         f'H{num(layout.edge)}" stroke="{LIGHT.ink}" stroke-dasharray="4 3" fill="#000" '
-        f'fill-opacity="0"><title>rank {rank} never returns from\n'
+        f'fill-opacity="0"><title>rank {rank} {"" if hangs else "never returns from"}\n'
         f"{escape(call, quote=False)}</title></path>"
     )
     if layout.bar >= 12:
-        label = shorten(f"blocked in {call}", layout.edge - x - 14, 10.5)
+        words = call if hangs else f"blocked in {call}"
+        label = shorten(words, layout.edge - x - 14, 10.5)
         yield text(x + 9, y + layout.bar / 2 + 3.7, label, 10.5, extra='pointer-events="none"')
 
 

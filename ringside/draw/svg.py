@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ringside.draw.arrows import critical_path, draws_arrows, far_messages, messages
 from ringside.draw.bar_colors import Tone, all_tones
 from ringside.draw.brackets import LANE_HEIGHT, draw_brackets, lanes
-from ringside.draw.drawable import blocked_calls, time_label
+from ringside.draw.drawable import blocked_calls, rank_label, time_label
 from ringside.draw.layout import SHARE_WIDTH, Layout, row_sizes
 from ringside.draw.page import fine, fit_lines, num, open_svg, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
@@ -259,7 +259,8 @@ def timeline_svg(timeline: Drawable, *, until_s: float = 0.0) -> str:
         y += 17
         head.append(text(16, y, label, 11, role="muted"))
 
-    ends = ("rank 0", f"rank {max(rows, default=0)}", *names.values())
+    slow = [rank_label(timeline, rank) for rank in getattr(timeline, "slow", {})]
+    ends = ("rank 0", f"rank {max(rows, default=0)}", *names.values(), *slow)
     left = 16 + max(text_width(label, 11) for label in ends) + 8
     edge = WIDTH - 16 - SHARE_WIDTH - 18
     # A run that could not end gets room at the right for what its ranks are blocked in.

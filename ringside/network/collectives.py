@@ -26,6 +26,7 @@ from ringside.network.gathering import (
     TIMED_AS,
     BadSpec,
     Gathering,
+    given,
     group_of,
 )
 from ringside.network.matching import Pending
@@ -34,6 +35,7 @@ from ringside.network.peers import Peer
 from ringside.network.recording import CollectiveRecord
 from ringside.network.requests import Fault, Requests
 from ringside.network.wire import PROC_FAILED, Frame
+from ringside.timing.flight_recorder import Joined
 from ringside.timing.rounds import num_messages
 from ringside.trace import Kind
 from ringside.trace import Op as TraceOp
@@ -67,6 +69,7 @@ class Collectives:
         self.comms = {0: Communicator(0, "world", tuple(range(len(peers))))}
         self.records: list[CollectiveRecord] = []
         self.comm_calls: list[str] = []
+        self.joined: list[Joined] = []  # for the flight recorder
         # Number of a group that all ranks must make alike -> its members as each has named them.
         self._groups: dict[int, dict[tuple[int, ...], Pending]] = {}
 
@@ -128,6 +131,11 @@ class Collectives:
         request.gathering = gathering
         gathering.kinds[me] = frame.kind
         gathering.begins[me] = bool(frame.flags & 1)
+        if isinstance(key, int):
+            dtype, count = given(name, spec, gathering.alike[me], frame.kind)
+            shown = gathering.shown_by[me].partition(" ")[0]
+            joined = Joined(peer.rank, request.op, comm.path, key, shown, dtype, count)
+            self.joined.append(joined)
         if gathering.complete:
             del comm.gatherings[key]
             if name in AMONG_SURVIVORS:
@@ -333,6 +341,10 @@ class Collectives:
         self.comms[self.next_comm] = comm
         self.next_comm += 1
         return comm
+
+    def groups(self) -> dict[str, tuple[int, ...]]:
+        """The path of each communicator, and its ranks."""
+        return {comm.path: comm.members for comm in self.comms.values()}
 
     def open_gatherings(self) -> list[Gathering]:
         """Collectives that some members haven't come to; of very many, the first."""

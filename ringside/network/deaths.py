@@ -1,4 +1,4 @@
-"""Ranks that are killed in a run: before which operation, and what goes with them.
+"""Ranks that are killed in a run, or hang: before which operation, and what goes with them.
 
 All of it is known before the run, from one in which nobody died, so that it doesn't depend on which
 frame of which rank comes first: see ``ringside.session.killing``.
@@ -24,6 +24,7 @@ class Death:
         lost: those of its sends that never arrive, by index among its operations.
         broken: those of its collectives that had not come to an end.
         call: what it would have done next, with its line; empty: return.
+        hangs: it is alive, and goes on no more.
     """
 
     rank: int
@@ -32,10 +33,17 @@ class Death:
     lost: frozenset[int] = frozenset()
     broken: frozenset[int] = frozenset()
     call: str = ""
+    hangs: bool = False
 
     @property
     def told(self) -> str:
         """It in words."""
+        if self.hangs:
+            before = self.call or "its end"
+            return (
+                f"rank {self.rank} hangs from {format_time(self.time_ps / PS)} on, before its "
+                f"{ordinal(self.op + 1)} operation ({before})"
+            )
         return (
             f"rank {self.rank} was killed at {format_time(self.time_ps / PS)}, in its "
             f"{ordinal(self.op + 1)} operation{self.call and f' ({self.call})'}"
@@ -66,6 +74,7 @@ class Deaths:
         self._collectives = collectives
         self._seed = seed
         self.dead: set[int] = set()
+        self.hung: set[int] = set()
         self.acked: dict[tuple[int, int], frozenset[int]] = {}  # communicator, rank -> dead ranks
 
     def due(self, rank: int, num_ops: int) -> bool:
@@ -74,9 +83,10 @@ class Deaths:
         return death is not None and num_ops >= death.op and rank not in self.dead
 
     def happen(self, rank: int) -> Death:
-        """A rank is dead from here on."""
-        self.dead.add(rank)
-        return self._by_rank[rank]
+        """A rank is dead from here on, or hangs."""
+        death = self._by_rank[rank]
+        (self.hung if death.hangs else self.dead).add(rank)
+        return death
 
     def loses(self, rank: int, op: int) -> bool:
         """Whether a send never arrives."""
@@ -105,3 +115,7 @@ class Deaths:
     def happened(self) -> list[Death]:
         """Those that have, by rank."""
         return [self._by_rank[rank] for rank in sorted(self.dead)]
+
+    def hanging(self) -> list[Death]:
+        """The ranks that hang by now."""
+        return [self._by_rank[rank] for rank in sorted(self.hung)]

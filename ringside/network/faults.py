@@ -1,9 +1,10 @@
 """Failures as the survivors meet them: by ULFM's names, and in virtual time.
 
-kill        a rank dies instead of its next operation
+kill        a rank dies instead of its next operation, or hangs
 strike      nobody can move: requests that only a dead rank could end get ERR_PROC_FAILED
 ends        a receive from anybody, or a probe, that a death or a revocation ends
 interrupt   nobody can move, and no death is the reason: on revoked communicators requests end
+time_out    nobody can move, since ranks hang: the wait whose time is up first ends
 ask         what a rank asks or tells about failures; the engine says when it does
 
 A request that can be complete is completed: who dies, or revokes, ends only what would wait for
@@ -20,7 +21,7 @@ from ringside.errors import LimitError, RankError
 from ringside.network import codec
 from ringside.network.collectives import Collectives
 from ringside.network.communicator import Communicator
-from ringside.network.deaths import Deaths
+from ringside.network.deaths import Death, Deaths
 from ringside.network.gathering import AMONG_SURVIVORS
 from ringside.network.messages import Messages
 from ringside.network.peers import Peer
@@ -29,16 +30,19 @@ from ringside.network.wire import (
     COMPLETION,
     PROC_FAILED,
     REVOKED,
+    TIMED_OUT,
     About,
     Frame,
     Op,
     Reply,
     ReplyFrame,
 )
+from ringside.timing.ports import PS
 from ringside.timing.queries import Query
 from ringside.trace import Kind
 from ringside.trace import Op as TraceOp
 
+_TIMED_OUT = "Timed out waiting"  # how torch's error begins
 _MOST_REFUSED = 100  # calls of a rank on one revoked communicator
 
 
@@ -68,11 +72,13 @@ class Faults:
         self.foreseen = deaths.foreseen
         self._knows: set[tuple[int, int]] = set()  # communicator, rank: calls on it fail at once
         self._refused: Counter[tuple[int, int]] = Counter()
+        # By a communicator's path and a rank, the milliseconds that it waits there.
+        self._most_ms: dict[tuple[str, int], int] = {}
 
     # -- dying -----------------------------------------------------------------------------------
 
     def kills(self, peer: Peer) -> bool:
-        """Let a rank die if its time has come.
+        """Let a rank die, or hang, if its time has come.
 
         Raises:
             LimitError: somebody could access its window afterwards.
@@ -82,8 +88,9 @@ class Faults:
         if any(comm.sizes for comm in self._collectives.comms.values()):
             raise LimitError(peer.rank, "can't be killed while there are windows: use messages")
         death = self._deaths.happen(peer.rank)
-        peer.ops.append(TraceOp(Kind.DEATH, detail=(death.time_ps,), site=peer.site))
-        peer.dead = True
+        kind = Kind.HANG if death.hangs else Kind.DEATH
+        peer.ops.append(TraceOp(kind, detail=(death.time_ps,), site=peer.site))
+        peer.dead, peer.hangs = True, death.hangs
         self._requests.stop(peer)
         self._requests.replies.append((peer, ReplyFrame(Reply.DIE, (), 0)))
         if self._requests.engine is not None:
@@ -108,8 +115,21 @@ class Faults:
         text = self._deaths.told(sorted(self._deaths.dead))
         return text[0].upper() + text[1:]
 
+    def hanging(self) -> list[Death]:
+        """The ranks that hang by now."""
+        return self._deaths.hanging()
+
     def with_cure(self, error: RankError) -> RankError:
         """An error that ended a rank, with what to do if it is another one's death."""
+        if self._deaths.hung and _TIMED_OUT in error.message:
+            told = ", ".join(hang.told for hang in self._deaths.hanging())
+            cure = f"{told[0].upper()}{told[1:]}."
+            for comm in self._collectives.comms.values():
+                for gathering in comm.gatherings.values():
+                    absent = sorted(self._deaths.hung & {*gathering.missing()})
+                    if error.rank in gathering.members and absent:
+                        cure += f" It never came to {gathering.told}."
+            return RankError(error.rank, error.type_name, error.message, error.frames, cure)
         deaths = self._deaths.happened() if error.type_name == "Exception" else []  # MPI's
         if not any(death.told in error.message for death in deaths):
             return error
@@ -153,6 +173,43 @@ class Faults:
                 self._requests.fail(request, fault)
             num_ended += len(ended)
         return num_ended > 0
+
+    @property
+    def time_runs(self) -> bool:
+        """Whether waits may end because ranks hang."""
+        return bool(self._deaths.hung and self._most_ms)
+
+    def time_out(self) -> bool:
+        """End the wait whose time is up first, if ranks hang; returns whether there was one.
+
+        Only when nobody can move: so a time-out never ends what would have come late.
+        """
+        engine = self._requests.engine
+        if not self.time_runs or engine is None:
+            return False
+        waits = [
+            (engine.posted_ps(peer.rank, request.op) + most_ms * PS // 1000, peer.rank, request)
+            for peer in self._peers
+            for request in peer.waiting
+            if not request.ready and peer.ops[request.op].kind in (Kind.COLLECTIVE, Kind.IRECV)
+            for most_ms in [self._most_ms.get((peer.ops[request.op].comm, peer.rank))]
+            if most_ms is not None
+        ]
+        if not waits:
+            return False
+        until, rank, first = min(waits, key=lambda wait: (*wait[:2], wait[2].op))
+        op, site = self._peers[rank].ops[first.op], self._requests.site_of(first)
+        comm = next(c for c in self._collectives.comms.values() if c.path == op.comm)
+        if op.kind == Kind.COLLECTIVE:
+            assert first.gathering is not None, "it has not ended"
+            first.gathering.failed = True
+            ended = [first]
+        else:
+            ended = self._messages.withdrawn(comm, rank, op.detail[0])
+        told = f"{_TIMED_OUT} {self._most_ms[op.comm, rank]}ms for {site.call} to complete"
+        for request in ended:
+            self._requests.fail(request, Fault(TIMED_OUT, told, until))
+        return True
 
     def ends(self, query: Query) -> int:
         """When a receive from anybody, or a probe, ends with an error; -1: never."""
@@ -248,6 +305,9 @@ class Faults:
     def ask(self, peer: Peer, comm: Communicator, frame: Frame) -> None:
         """A rank asks about failures, or revokes: the engine finds out when."""
         about = About(frame.flags)
+        if about == About.TIME_OUT:
+            self._most_ms[comm.path, peer.rank] = min(max(frame.extra, 0), 1 << 40)
+            return
         self._requests.ask(peer, frame.site, Query(
             peer.rank, len(peer.ops), "failures", key=("failures", about, comm.number),
             failures=(comm.number, about, frame.extra),

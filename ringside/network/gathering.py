@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ringside.arrays import Array
-from ringside.network.wire import counted_of_object
+from ringside.network.wire import KINDS, OBJECT, counted_of_object
+from ringside.units import ordinal
 
 REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "SUM": np.add,
@@ -155,6 +156,14 @@ class Gathering:
         return (
             f"rank {member} calls {self.shown_by[member]} "
             f"where rank {first} calls {self.shown_by[first]}"
+        )
+
+    @property
+    def told(self) -> str:
+        """Which it is, by its place on its communicator."""
+        return (
+            f"{self.shown}, the {ordinal(self.sequence + 1)} collective on communicator "
+            f"{self.path} (ranks {', '.join(map(str, self.members))})"
         )
 
     @property
@@ -317,6 +326,31 @@ def _nbytes(data: Any) -> int:
     if _is_object(data):
         return counted_of_object(len(data[2]), int(data[1]))
     return len(data)
+
+
+def given(
+    name: str, spec: tuple[Any, ...], alike: tuple[tuple[str, Any], ...], kind: int
+) -> tuple[Any, Any]:
+    """The dtype and the number of elements of a member's part, as far as it tells them.
+
+    Args:
+        kind: of its buffer, of ``wire.KINDS``.
+    """
+    told = dict(alike)
+    if "dtype" in told:
+        return told["dtype"], told.get("number of elements", -1)
+    if name in _EMPTY or name in MAKES_COMM:
+        return "", 0
+    data = spec[-2] if name == "reduce_scatter" else spec[-1]
+    parts = data if isinstance(data, list) else [data]
+    if data is None:  # of others than the root
+        return (KINDS[kind] if kind < len(KINDS) else ""), -1
+    if all(isinstance(part, np.ndarray) for part in parts) and parts:
+        return parts[0].dtype, sum(part.size for part in parts)
+    if any(map(_is_object, parts)):
+        return "object", 1
+    dtype = KINDS[kind] if OBJECT < kind < len(KINDS) else "uint8"
+    return dtype, sum(map(len, parts)) // np.dtype(dtype).itemsize
 
 
 def _itemsize(data: Any) -> int:

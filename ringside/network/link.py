@@ -453,6 +453,11 @@ class Link:
             raise StoreError(value)
         return value
 
+    def time_out(self, comm: int, milliseconds: int) -> None:
+        """Tell how long this rank waits for ranks of a communicator that hang."""
+        about = About.TIME_OUT
+        self._post(Frame.failures(about, site=self._begin_call(0), comm=comm, number=milliseconds))
+
     def abort(self, code: int) -> NoReturn:
         """End the run for all ranks."""
         site = self._begin_call(("Abort", (("errorcode", code),)))

@@ -213,6 +213,11 @@ class Messages:
                 if source in dead:
                     yield from ((posted.request, source) for posted in box.orphans(member))
 
+    def withdrawn(self, comm: Communicator, rank: int, source: int) -> list[Pending]:
+        """The receives of a rank from another one that find no message, taken out."""
+        box = self._mailboxes.get((comm.number, rank))
+        return [] if box is None else [p.request for p in box.orphans(comm.rank_of[source])]
+
     def abandoned(self, comm: Communicator) -> Iterator[Pending]:
         """All sends, and all receives that name their source, taken out."""
         for rank in comm.members:

@@ -24,7 +24,7 @@ import math
 import random
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ringside.errors import DeadlineError, Frame, Interrupted, LimitError, RankError, RunError
@@ -67,7 +67,8 @@ class Network:
         memory: looks at what ranks hold; None: nobody does.
         factors: of the passes that supplied layers announce; None: they announce nothing.
         patience: looks at how long ranks take; None: nobody does but the deadline of a call.
-        deaths: of ranks that are killed.
+        deaths: of ranks that are killed, or hang.
+        slow: rank -> how many times as long its work takes.
         stores: that the ranks may use; None: none.
     """
 
@@ -85,6 +86,7 @@ class Network:
         factors: Factors | None = None,
         patience: Patience | None = None,
         deaths: Deaths | None = None,
+        slow: Mapping[int, float] | None = None,
         stores: Stores | None = None,
     ) -> None:
         self.peers = list(peers)
@@ -98,6 +100,7 @@ class Network:
         self._timeout_s: float | None = None
         self._notes: Notes = {}
         self._deaths = deaths or Deaths()
+        self._slow = dict(slow or {})
         limits = limits or Limits()
         self.ledger = ledger = Ledger(limits)
         self._wires = Peers(self.peers, limits)
@@ -271,11 +274,11 @@ class Network:
             return True
         open_queries = [p for p in self.peers if p.query is not None and not p.dead]
         blocked = [p for p in self.peers if p.blocked and p.body is None and p.failure is None]
-        if not blocked:
+        if not blocked and not self._deaths.hung:
             return False
         timed = self._messages.wait_for_the_clock or self._windows.wait_for_the_clock
         engine, answer = None, None
-        if open_queries or timed:
+        if open_queries or timed or self._faults.time_runs:
             engine = self._clock()
             engine.deadline = self._wires.deadline
             try:
@@ -288,6 +291,9 @@ class Network:
             return True
         if engine is not None and (answer := answer or engine.release_poll()) is not None:
             self._deliver(answer)
+            return True
+        if self._faults.time_out():
+            self._reply()
             return True
         # Ranks that wait for one that has failed are no deadlock: its failure is the run's.
         failed = [peer.failure for peer in self.peers if peer.failure is not None]
@@ -307,6 +313,7 @@ class Network:
                 ends=self._faults.ends,
                 choose=choose,
                 latency_seed=self.seed,
+                slow=self._slow,
             )
             for thread, peer in zip(self._requests.engine.threads, self.peers, strict=True):
                 thread.ops = peer.ops
@@ -325,7 +332,10 @@ class Network:
             output.append(text + (f"\n[{peer.dropped} bytes more]" if peer.dropped else ""))
         bodies = [peer.body for peer in self.peers]
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
-        recording = Recording(ops, sites, self.machine.name)
+        recording = Recording(
+            ops, sites, self.machine.name, self._slow,
+            self._collectives.joined, self._collectives.groups(),
+        )  # fmt: skip
         notes = {what: sentence for what, (_, sentence) in sorted(self._notes.items())}
         return RunEnd(
             recording=recording,
@@ -338,6 +348,7 @@ class Network:
             notes=notes,
             num_operations=self.ledger.operations,
             deaths=self._deaths.happened(),
+            hangs=self._deaths.hanging(),
         )
 
     def _lost(self, peer: Peer) -> None:

@@ -70,7 +70,8 @@ class Peer:
     query: Query | None = None
     body: Part | None = None
     failure: RankError | None = None
-    dead: bool = False  # killed: nothing more of it is listened to
+    dead: bool = False  # killed, or it hangs: nothing more of it is listened to
+    hangs: bool = False
 
     @property
     def blocked(self) -> bool:
@@ -88,7 +89,7 @@ class Peer:
         self.sent, self.last_request, self.site, self.num_factors = 0, 0, -1, 0
         self.waiting, self.num_awaited, self.query = (), 0, None
         self.body, self.failure = None, None
-        self.called = self.running = self.dead = False
+        self.called = self.running = self.dead = self.hangs = False
         self.text, self.dropped = bytearray(), 0
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ringside.errors import RunError
 from ringside.network import codec
 from ringside.network.deaths import Death
+from ringside.timing.flight_recorder import Joined
 from ringside.trace import CallSite, Kind, Trace
 from ringside.trace import Op as TraceOp
 
@@ -31,11 +32,19 @@ class CollectiveRecord:
 
 @dataclass(frozen=True)
 class Recording:
-    """A run's operations as they were recorded: sites are numbered by every rank for itself."""
+    """A run's operations as they were recorded: sites are numbered by every rank for itself.
+
+    Attributes:
+        joined: the calls of collectives, for the flight recorder.
+        groups: path of each communicator -> its ranks.
+    """
 
     ops: list[list[TraceOp]]
     sites: list[list[CallSite]]
     machine: str
+    slow: Mapping[int, float] = field(default_factory=dict)
+    joined: Sequence[Joined] = ()
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def trace(self) -> Trace:
         """The trace, its sites numbered in order of first use by rank."""
@@ -50,7 +59,7 @@ class Recording:
                 number = number_of[op.site] if 0 <= op.site < len(number_of) else -1
                 mine.append(TraceOp(*op[:8], number))
             ops.append(mine)
-        return Trace(len(ops), ops, list(numbers), self.machine)
+        return Trace(len(ops), ops, list(numbers), self.machine, dict(self.slow))
 
 
 @dataclass
@@ -67,3 +76,4 @@ class RunEnd:
     notes: dict[str, str]  # on messages that don't fit the buffers that took them
     num_operations: int = 0  # as ``bounds.Limits`` counts them
     deaths: Sequence[Death] = ()
+    hangs: Sequence[Death] = ()

@@ -9,7 +9,7 @@ from ringside.network import makers
 from ringside.network.bounds import MOST_LOOKED_AT
 from ringside.network.gathering import Gathering
 from ringside.network.peers import Peer
-from ringside.network.wait_graph import Standing
+from ringside.network.wait_graph import HANGS, Standing
 from ringside.network.wire import FIRST_INTERNAL_TAG, shown_tag
 from ringside.trace import Kind, Mode, Op
 from ringside.units import format_count, ordinal
@@ -19,6 +19,7 @@ _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
 # which call of the other side. The message of a Complete is received from the Post on.
 _LETS_IN = {"Start": ("Start", "Post"), "Post": ("Wait", "Complete")}
 _AMONG_SURVIVORS = ("Agree", "Shrink")
+_MOST_NAMED = 3  # collectives to which ranks that hang never came
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
     "with the same root, operation and size."
@@ -29,8 +30,16 @@ def judge(standing: Standing) -> DeadlockError:
     """Return the verdict on a run in which no rank can go on."""
     blocked = standing.blocked_calls()
     ended = [entry.rank for entry in blocked if entry.call == "(has returned)"]
+    hung = [entry.rank for entry in blocked if entry.call == HANGS]
     count = len(blocked)
-    if ended:
+    if hung:
+        stuck = [entry.rank for entry in blocked if entry.rank not in {*hung, *ended}]
+        who = f"{_ranks(hung).lower()} hang{'s' if len(hung) == 1 else ''}"
+        others = f"{_ranks(stuck).lower()} {'is' if len(stuck) == 1 else 'are'} blocked"
+        headline = f"{who}, {others if stuck else 'all others have returned'}" + (
+            ", the rest have returned." if stuck and ended else ", and no message is in flight."
+        )
+    elif ended:
         still = count - len(ended)
         headline = (
             f"{still} of {count} ranks {'is' if still == 1 else 'are'} blocked, "
@@ -43,7 +52,7 @@ def judge(standing: Standing) -> DeadlockError:
     # The first that fits is told. What explains other waits comes before them: members that
     # disagree on a collective also form a cycle, and each of that cycle lacks a partner.
     reasons = (
-        *(_left_alone, _without_all_survivors),
+        *(_hanging, _left_alone, _without_all_survivors),
         *(_own_groups, _unlike_groups, _disagreement, _missing_member, _locked_out, _not_let_in),
         *(_wrong_envelope, _polling),
         *(_itself, _cycle, _missing_partner),
@@ -53,6 +62,36 @@ def judge(standing: Standing) -> DeadlockError:
         if cure:
             return DeadlockError(headline, blocked, cure)
     return DeadlockError(headline, blocked, "Every send needs a receive and every receive a send.")
+
+
+def _hanging(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    """Ranks that hang, and who waits for them, at once or for another one that does."""
+    hanging = standing.faults.hanging()
+    if not hanging:
+        return None
+    hung = {hang.rank for hang in hanging}
+    direct = [entry.rank for entry in blocked if hung & {*entry.waits_for}]
+    waits, behind = {*hung, *direct}, []
+    while more := [e.rank for e in blocked if e.rank not in waits and waits & {*e.waits_for}]:
+        waits |= {*more}
+        behind += more
+    it = "it" if len(hung) == 1 else "them"
+    told = ", ".join(hang.told for hang in hanging)
+    sentences = [told[0].upper() + told[1:]]
+    if direct:
+        because = f", and because of that {_ranks(sorted(behind)).lower()}" if behind else ""
+        wait = "waits" if len(direct) == 1 else "wait"
+        sentences.append(f"{_ranks(direct)} {wait} for {it}{because}")
+    for gathering in standing.collectives.open_gatherings()[:_MOST_NAMED]:
+        absent = sorted(hung & {*gathering.missing()})
+        if absent:
+            sentences.append(f"{_ranks(absent)} never came to {gathering.told}")
+    sentences.append(
+        f"Nobody gets an error for {it}: only a time-out would tell the others"
+        if direct
+        else "So the run never ends"
+    )
+    return ". ".join(sentences) + "."
 
 
 def _left_alone(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:

@@ -14,6 +14,8 @@ from ringside.network.messages import Messages
 from ringside.network.peers import Peer
 from ringside.network.windows import Windows
 
+HANGS = "(hangs)"  # the call of a rank that does
+
 
 class Standing:
     """Where the ranks of a run stand, for messages to the reader and for the verdict."""
@@ -49,7 +51,7 @@ class Standing:
                 continue
             call, line = self.of_one(peer)
             if peer.dead:
-                lines.append(f"rank {peer.rank} was killed")
+                lines.append(f"rank {peer.rank} {'hangs' if peer.hangs else 'was killed'}")
             elif peer.running:
                 at = f" at {lines_of_rank[peer.rank]}," if peer.rank in lines_of_rank else ""
                 after = f" after {call} at {line}" if call else " before its first call"
@@ -66,7 +68,10 @@ class Standing:
         """Every called rank's state at a deadlock, for the verdict."""
         entries = []
         for peer in self.peers:
-            if not peer.called or peer.dead:
+            if not peer.called or (peer.dead and not peer.hangs):
+                continue
+            if peer.hangs:
+                entries.append(BlockedCall(peer.rank, HANGS, ""))
                 continue
             if peer.body is not None:
                 entries.append(BlockedCall(peer.rank, "(has returned)", ""))

@@ -99,11 +99,13 @@ class About(enum.IntEnum):
     ACK_FAILED = 1
     IS_REVOKED = 2
     REVOKE = 3
+    TIME_OUT = 4  # how long its rank waits for what happens on it; there is no answer
 
 
 # Errors of requests, with the numbers that Open MPI gives MPI's classes of them.
 TRUNCATED = 15  # its own number on the wire
 PROC_FAILED, PROC_FAILED_PENDING, REVOKED = 75, 76, 77
+TIMED_OUT = 100  # of torch alone
 
 BLOCKING = 2  # flag of PROBE
 EXCLUSIVE = 1  # flag of LOCK
@@ -141,7 +143,7 @@ class Frame(NamedTuple):
         ABORT                                    error code
         ACCESS                         target                       what, op, type, runs, data
         LOCK         EXCLUSIVE         target; -1: all
-        FAILURES     About                       how many to ack
+        FAILURES     About                       how many to ack; milliseconds
         STORE                                                       what, where, from, to, array
 
     What a rank has sent is anything that fits the header: nothing here checks it.

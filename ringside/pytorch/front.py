@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks are on the CPU, and alike on every machine
@@ -19,6 +20,7 @@ import torch.distributed as dist
 
 import ringside.network.link
 from ringside.network.link import CommInfo, Link
+from ringside.network.wire import TIMED_OUT
 from ringside.pytorch import starting
 from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
@@ -182,7 +184,9 @@ def _get_group_rank(group: Any, global_rank: int) -> int:
 
 
 def _closed(code: int, told: str) -> RuntimeError:
-    """What a call raises whose partner has died: as gloo does, with our name."""
+    """What a call raises whose partner has died, or hangs: as gloo does, with our name."""
+    if code == TIMED_OUT:
+        return RuntimeError(f"[ringside] {told}")
     return RuntimeError(f"[ringside] Connection closed by peer: {told}")
 
 
@@ -206,9 +210,16 @@ def _create(options: Any, given: Any) -> NetworkGroup:
     ranks = tuple(options.global_ranks_in_group)
     # init_process_group names no ranks: they are all, and need no meeting on the network.
     if not ranks:
-        return group_class(link, link.world)
+        return _timed(link, link.world, options.timeout)
     call = ("new_group", (("ranks", list(ranks)),))
     # The last number tells the network which of the groups it is that all ranks must make alike.
     spec = (ranks, 0, _numbered[0]) if options.group_id.isdigit() else (ranks,)
     info = link.collective(link.world.id, "create_group", spec, call=call, shown="new_group")
+    return _timed(link, info, options.timeout)
+
+
+def _timed(link: Link, info: CommInfo, timeout: timedelta) -> NetworkGroup:
+    """A group whose time-out the network knows, if the program gave it one."""
+    if group_class is NetworkGroup and timeout != distributed_c10d.default_pg_timeout:
+        link.time_out(info.id, timeout // timedelta(milliseconds=1))
     return group_class(link, info)

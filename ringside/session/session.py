@@ -37,6 +37,8 @@ from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
 from ringside.scale.fake_ranks import TorchTrace, asked, from_logs, num_processes
 from ringside.session.killing import death_of, ranks_of
 from ringside.session.target import Target, front_end_of
+from ringside.timing import flight_recorder
+from ringside.timing.flight_recorder import FlightRecorder
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS
 from ringside.timing.replay import time_trace
@@ -46,6 +48,8 @@ from ringside.trace import Kind, Trace, transfers
 from ringside.units import format_bytes, format_count, format_time
 
 MAX_RANKS = 1024
+_MOST_LOOKED_AT = 1000  # collectives of a rank, for who comes last to them
+_MOST_REPLAYED = 200_000  # operations of a run that is looked at once more for it
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
 
 
@@ -79,6 +83,7 @@ class Result:
         result_bytes: what all ranks returned, as it travelled.
         factors: of the passes that supplied layers announced; None where they announced nothing.
         deaths: of the ranks that were killed. ``error`` is None where all survivors returned.
+        hangs: of the ranks that hang; such a run never ends, which is its error.
     """
 
     values: list[Any]
@@ -99,6 +104,7 @@ class Result:
     result_bytes: int = 0
     factors: Factors | None = None
     deaths: Sequence[Death] = ()
+    hangs: Sequence[Death] = ()
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
@@ -125,6 +131,34 @@ class Result:
     def timeline(self) -> Timeline:
         """The run's virtual times."""
         return time_trace(self.trace, self.machine, latency_seed=self.seed)
+
+    def recorder(self, last: int = 64) -> FlightRecorder:
+        """What each rank's flight recorder holds at the end: its last collectives.
+
+        Also of a run that ended in a deadlock, a hang or a death, as far as its ranks had come.
+        Point-to-point messages, and calls that make a group of some ranks, aren't recorded.
+
+        Args:
+            last: records that a rank keeps; the older ones are gone.
+        """
+        return flight_recorder.recorded(
+            self.trace,
+            self.machine,
+            self.recording.joined,
+            self.recording.groups,
+            gone=[death.rank for death in self.deaths],
+            last=last,
+            latency_seed=self.seed,
+        )
+
+    def straggler(self) -> str:
+        """A sentence on the rank that comes last to nearly all its collectives; "" if none does.
+
+        Of very long runs nothing is said: it needs a replay of its own.
+        """
+        if len(self.collectives) < flight_recorder.FEWEST or self.trace.num_ops > _MOST_REPLAYED:
+            return ""
+        return self.recorder(last=_MOST_LOOKED_AT).straggler(self.makespan_s)
 
     @property
     def makespan_s(self) -> float:
@@ -326,12 +360,12 @@ class Session:
             last: these ranks end with this call; another call starts new ones.
             factors: observe the order of passes: supplied layers announce each one, and these
                 factors scale its input (see ``ringside.factors``).
-            failures: ranks that die.
+            failures: ranks that die, hang or are slow.
             stores: what their ``ringside.Store`` objects hold, before and after the call; None:
                 folders, where these ranks may touch files, and otherwise there are none.
 
         Raises:
-            TargetError: no such file, or impossible sizes, or a kill of nobody.
+            TargetError: no such file, or impossible sizes, or a failure of nobody.
             CodecError: an argument that can't travel.
         """
         if not 1 <= world_size <= MAX_RANKS:
@@ -377,14 +411,19 @@ class Session:
         )
         if stores is None and self._surroundings is not None and not self._confined:
             stores = Stores(on_disk=True)
-        deaths: list[Death] = []
         failures = failures or Failures()
-        for kill in failures.kills:  # each on the clock of a run with those before it
+        if failures.slow and max(failures.slow) >= world_size:
+            raise TargetError(
+                f"there is no rank {max(failures.slow)} to be slow: {world_size} run."
+            )
+        carry = partial(carry, slow=failures.slow)
+        deaths: list[Death] = []
+        for stop in failures.stops:  # each on the clock of a run with those before it
             copied = None if stores is None else stores.copy()
             before = carry(stores=copied, deaths=_deaths(deaths, failures, used))
-            dying = ranks_of(kill, world_size, used)
+            dying = ranks_of(stop, world_size, used)
             try:
-                deaths += [death_of(rank, kill, before.timeline, failures) for rank in dying]
+                deaths += [death_of(rank, stop, before.timeline, failures) for rank in dying]
             except TargetError:
                 if before.error is None:
                     raise
@@ -450,6 +489,7 @@ class Session:
         last: bool = False,
         factors: Factors | None = None,
         deaths: Deaths | None = None,
+        slow: Mapping[int, float] | None = None,
         stores: Stores | None = None,
     ) -> Result:
         """Send every rank in ``bodies`` its call and see the run through."""
@@ -470,7 +510,7 @@ class Session:
             world.peers, machine, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
             factors=factors,
-            patience=self._patience, deaths=deaths, stores=stores,
+            patience=self._patience, deaths=deaths, slow=slow, stores=stores,
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
@@ -480,7 +520,7 @@ class Session:
         # Numbers go on: a communicator that a rank has kept must not pass for one of another call.
         world.next_comm = network.next_comm
         # Behind an error other ranks may still be in the call, and can't take the next one.
-        if outcome.error is not None or outcome.deaths or last:
+        if outcome.error is not None or outcome.deaths or outcome.hangs or last:
             self._discard(front, world_size)
         return result_of(
             outcome,
@@ -611,7 +651,7 @@ def run(
             ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
             works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch, unless the
             function's first parameter is ``comm``.
-        failures: ranks that die; see ``ringside.Failures``.
+        failures: ranks that die, hang or are slow; see ``ringside.Failures``.
 
     Raises:
         DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
@@ -786,6 +826,7 @@ def result_of(
         num_operations=outcome.num_operations,
         result_bytes=sum(len(body) for body in outcome.bodies if body is not None),
         deaths=outcome.deaths,
+        hangs=outcome.hangs,
         factors=None if factors is None else factors.among(group),
     )
 

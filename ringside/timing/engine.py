@@ -23,7 +23,7 @@ import contextlib
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any
 
@@ -40,7 +40,7 @@ _TRANSMIT, _ARRIVE, _LAND, _LEAVE_LATE = 1, 2, 3, 5  # 4 is that of the question
 _LOOK_AT_CLOCK = 4096  # events
 (
     _COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS, _ACCESS, _FAULT, _DEATH,
-    _STORE,
+    _STORE, _HANG,
 ) = map(int, Kind)  # fmt: skip
 _BUFFERED, _SYNC = int(Mode.BUFFERED), int(Mode.SYNC)
 
@@ -56,6 +56,7 @@ class Engine:
         ends: live only; when a probe or a receive from anybody ends with an error, -1: never.
         latency_seed: scale each pair's latency by a drawn factor between 1/2 and 2.
         fold: which ranks stand for others; only theirs are timed.
+        slow: rank -> how many times as long its work takes.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Engine:
         ends: Callable[[Query], int] | None = None,
         latency_seed: int | None = None,
         fold: Fold | None = None,
+        slow: Mapping[int, float] | None = None,
     ) -> None:
         self.machine = machine
+        self._slow = slow or {}
         self.fold = fold
         self.world_size = world_size
         self.threads = [Thread(rank, [], 0, -1, None) for rank in range(world_size)]
@@ -78,6 +81,9 @@ class Engine:
         # -1: what takes no time at 0, before the first event, can't overtake any at a port.
         self.now = 0 if fold is None else -1
         self.deadline: float | None = None  # of the monotonic clock, for ``advance``
+        # Rank and operation of each collective -> when it was called, and what will be complete;
+        # None: nobody asks.
+        self.calls: dict[tuple[int, int], tuple[int, TimedRequest]] | None = None
         # The five numbers differ for any two events, so that a tie never compares the items.
         self._heap: list[tuple[int, int, int, int, int, Any]] = []
         self._ready: deque[Thread] = deque()
@@ -129,6 +135,10 @@ class Engine:
         if begun is not None:  # else its rank hasn't come to it
             clock, request = begun
             self._complete(request, max(clock, time))
+
+    def posted_ps(self, rank: int, index: int) -> int:
+        """When a live rank has posted a receive, or joined a collective, that nothing completes."""
+        return (self._open.get((rank, index)) or self._collectives[rank, index])[0]
 
     def news(self) -> None:
         """A rank has died, or a communicator was revoked: open questions look again."""
@@ -228,6 +238,8 @@ class Engine:
                 clock += op[7][0]
             elif kind == _COLLECTIVE:
                 request = requests[op[5]] = TimedRequest(rank, None)
+                if self.calls is not None:
+                    self.calls[rank, cursor] = clock, request
                 if op[7]:
                     self._start_collective(rank, cursor, op, clock, request)
                 else:
@@ -236,6 +248,8 @@ class Engine:
                 self._access(thread, cursor, op, clock)
             elif kind == _FAULT:
                 request = requests[op[5]] = TimedRequest(rank, None)
+                if self.calls is not None:
+                    self.calls[rank, cursor] = clock, request
                 request.done = max(clock, op[7][0])
             elif kind == _DEATH:
                 clock = max(clock, op[7][0])
@@ -243,6 +257,9 @@ class Engine:
                 end = clock + self.machine.store_ps(op[3])
                 thread.spans.append(Busy(cursor, clock, end))
                 clock = end
+            elif kind == _HANG:  # it stays here
+                thread.clock, thread.cursor = max(clock, op[7][0]), cursor
+                return
             elif kind == _PASS:  # takes no time, and is nothing that a poll could wait for
                 cursor += 1
                 continue
@@ -341,6 +358,8 @@ class Engine:
         flops, nbytes, picoseconds = detail[:3]
         if picoseconds < 0:
             picoseconds = round(self.machine.compute_s(flops, nbytes, *detail[4:6]) * PS)
+        if thread.rank in self._slow and thread.first_index < 0:
+            picoseconds = round(picoseconds * self._slow[thread.rank])
         if picoseconds:
             thread.spans.append(Busy(cursor, clock, clock + picoseconds))
         return clock + int(picoseconds)

@@ -28,6 +28,8 @@ def widen(trace: Trace, world_size: int) -> Trace:
         raise TraceError(
             f"world_size ({world_size}) must be at least that of the trace ({trace.world_size})."
         )
+    if trace.slow:
+        raise TraceError("some ranks of this trace are slow: which of more ranks were isn't known.")
     ranks = [[_wide(op, trace, world_size) for op in rank_ops] for rank_ops in trace.ops]
     ops = [ranks[rank % trace.world_size] for rank in range(world_size)]
     return Trace(world_size, ops, trace.sites, trace.machine)

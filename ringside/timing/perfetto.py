@@ -143,8 +143,9 @@ def trace_events(timeline: Timeline, *, counters: bool = True) -> dict[str, Any]
     if counters:
         events += _in_flight(timeline.messages)
     events += [
-        {"ph": "i", "name": "killed", "s": "t", "pid": PID, "tid": rank, "ts": _us(time_s)}
-        for rank, time_s in timeline.deaths_s.items()
+        {"ph": "i", "name": name, "s": "t", "pid": PID, "tid": rank, "ts": _us(time_s)}
+        for name, times_s in (("killed", timeline.deaths_s), ("hangs", timeline.hangs_s))
+        for rank, time_s in times_s.items()
     ]
     return {
         "traceEvents": events,

@@ -138,7 +138,9 @@ def time_trace(
     """
     if fold is not None:
         fold.check(trace, machine)
-    engine = Engine(machine, trace.world_size, latency_seed=latency_seed, fold=fold)
+    engine = Engine(
+        machine, trace.world_size, latency_seed=latency_seed, fold=fold, slow=trace.slow
+    )
     for thread, ops in zip(engine.threads, trace.ops, strict=True):
         thread.ops = ops
     makespan_ps = engine.run()

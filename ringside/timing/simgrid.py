@@ -164,6 +164,8 @@ def makespan_s(folder: str | Path) -> float:
 
 def _scale(trace: Trace) -> int:
     """In how many parts a byte is counted: a power of two, as fine as SimGrid's counts allow."""
+    if any(op.kind == Kind.COLLECTIVE and not op.detail for ops in trace.ops for op in ops):
+        raise TraceError("a collective never ended; SimGrid replays only runs that ended.")
     sizes = [
         max(op.detail[4], default=0) if op.kind == Kind.COLLECTIVE else op.nbytes
         for ops in trace.ops
@@ -240,7 +242,7 @@ class _Actions:
         waits: dict[int, list[str]] = {}  # request -> the lines that wait for it
         for op in self.trace.ops[rank]:
             if op.kind == Kind.COMPUTE:
-                lines += self._compute(op)
+                lines += self._compute(op, self.trace.slow.get(rank, 1.0))
             elif op.kind == Kind.POLL:
                 lines.append(f"sleep {op.detail[0] / PS!r}")
             elif op.kind == Kind.STORE:
@@ -256,19 +258,19 @@ class _Actions:
                     f"rank {rank} calls {call}, and SimGrid's replay has no one-sided "
                     "communication."
                 )
-            elif op.kind in (Kind.FAULT, Kind.DEATH):
+            elif op.kind in (Kind.FAULT, Kind.DEATH, Kind.HANG):
                 raise TraceError(
-                    "in this run a rank was killed, and SimGrid's replay knows no deaths."
+                    "in this run a rank was killed or hangs, and SimGrid's replay knows no deaths."
                 )
             elif op.kind != Kind.PASS:
                 post, waits[op.request] = self._message(rank, op)
                 lines += post
 
-    def _compute(self, op: Op) -> list[str]:
+    def _compute(self, op: Op, factor: float) -> list[str]:
         flops, nbytes, picoseconds = op.detail[:3]
         if picoseconds < 0:
             picoseconds = round(self.machine.compute_s(flops, nbytes, *op.detail[4:6]) * PS)
-        return [self._work(picoseconds / PS)] if picoseconds else []
+        return [self._work(round(picoseconds * factor) / PS)] if picoseconds else []
 
     def _work(self, seconds: float) -> str:
         return f"compute {seconds * self.machine.flop_per_s!r}"

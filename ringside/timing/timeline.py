@@ -45,8 +45,21 @@ class Timeline:
     @property
     def deaths_s(self) -> dict[int, float]:
         """Rank -> when it was killed."""
+        return self._ends_by(Kind.DEATH)
+
+    @property
+    def hangs_s(self) -> dict[int, float]:
+        """Rank -> since when it hangs."""
+        return self._ends_by(Kind.HANG)
+
+    def _ends_by(self, kind: Kind) -> dict[int, float]:
         ends = {rank: ops[-1] for rank, ops in enumerate(self.trace.ops) if ops}
-        return {rank: self.end_s[rank] for rank, op in ends.items() if op.kind == Kind.DEATH}
+        return {rank: self.end_s[rank] for rank, op in ends.items() if op.kind == kind}
+
+    @property
+    def slow(self) -> dict[int, float]:
+        """Rank -> how many times as long its work takes, of those that are slow."""
+        return self.trace.slow
 
     @cached_property
     def spans(self) -> Sequence[list[Span]]:

@@ -29,7 +29,7 @@
 # All that the hidden suite asks stands in the module's docstring. The tests lie in `checks/`,
 # where you can read them; the hidden suite asks the same of other cases. In `given/` is
 # `model.py`, a linear model whose gradient is a sum over samples. What each call does when a rank
-# is dead stands in `docs/student.md`, "Ranks that die".
+# is dead, hangs or is slow stands in `docs/student.md`, "Ranks that die".
 #
 # You work in this notebook: each `%%module` cell is one module. Run the next cell first: it makes
 # `%%module` known. Or edit the files: a cell that you leave as it is gives way to its file.
@@ -38,7 +38,7 @@
 import numpy as np
 
 import ringside
-from ringside import Failures, Kill, guess, reveal
+from ringside import Failures, Hang, Kill, Slow, guess, reveal
 
 # %load_ext ringside
 
@@ -297,7 +297,82 @@ print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s *
 # four? When would you rather wait for a new machine than go on with fewer ranks?
 
 # %% [markdown]
-# ## 5. How often to write a checkpoint (extra)
+# ## 5. Who hangs, who is slow?
+#
+# A dead rank is found by its silence. A rank that hangs is alive, and so are all that wait for it.
+# The program below trains on a grid of 2 x 4: four ranks of a row add up activations, the two of a
+# column their gradients.
+
+# %%
+# %%writefile grid.py
+import numpy as np
+
+import ringside
+
+
+def train(comm, num_steps):
+    rows = comm.Split(comm.rank // 4, comm.rank)
+    columns = comm.Split(comm.rank % 4, comm.rank)
+    x, total = np.ones(256, np.float32), np.empty(256, np.float32)
+    for _ in range(num_steps):
+        ringside.compute(seconds=1e-3, phase="forward")
+        rows.Allreduce(x, total)
+        ringside.compute(seconds=2e-3, phase="backward")
+        columns.Allreduce(total, x)
+
+
+# %% tags=["predict"]
+guess(
+    "a15/waiting",
+    "Rank 5 of eight hangs in its forward pass. How many of the other seven wait in a collective "
+    "to which rank 5 belongs?",
+    unit="ranks",
+)
+
+# %%
+hung = ringside.run("grid.py:train", 8, (5,), failures=Failures(Hang(5, at_s=9.5e-3)), check=False)
+recorder = hung.recorder(last=4)
+for rank, records in recorder.dumps.items():
+    last = records[-1]
+    ranks = recorder.groups[last["group"]]
+    print(f"rank {rank}: {last['op']} {last['seq']} of ranks {ranks}, {last['state']}")
+lasts = [records[-1] for records in recorder.dumps.values() if records[-1]["state"] == "started"]
+waiting = sum(5 in recorder.groups[last["group"]] for last in lasts)
+
+# %%
+reveal("a15/waiting", waiting)
+
+# %% [markdown]
+# **Think** before you write: three of these seven wait in a collective without rank 5. For whom?
+# What tells you that rank 5 is the one to look at, and not one of those it keeps waiting?
+
+# %%
+# {{module recorder}}
+
+# %%
+# {{check recorder}}
+
+# %% [markdown]
+# **Run.** The same training run with a rank that takes 1.34 times as long to compute. The time that
+# each rank spends in its collectives, and your diagnosis.
+
+# %%
+import recorder as reader
+
+slow = ringside.run("grid.py:train", 8, (40,), failures=Failures(Slow(5, 1.34)))
+recorder = slow.recorder()
+for rank, records in recorder.dumps.items():
+    waits = [record["completed_ps"] - record["created_ps"] for record in records]
+    print(f"rank {rank}: {sum(waits) / len(waits) / 1e9:.2f} ms on average")
+print(reader.diagnose(recorder.dumps, recorder.groups))
+print(reader.diagnose(hung.recorder().dumps, hung.recorder().groups))
+
+# %% [markdown]
+# **Explain.** The rank that is to blame has the shortest collectives of all. Why? And if the clocks
+# of two ranks differ by a millisecond: would the rank that hangs still be found, and the slow one?
+
+# %% [markdown]
+# ## 6. How often to write a checkpoint (extra)
 #
 # With copies in memory you still write checkpoints, for the day on which both nodes of a pair die.
 # Lecture 15 derives the best interval. Here you also walk along a run whose stops are known, and

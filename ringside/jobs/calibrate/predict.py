@@ -160,4 +160,4 @@ def scaled(trace: Trace) -> Trace:
                 for op in rank_ops
             ]
         )
-    return Trace(trace.world_size, ops, trace.sites, trace.machine)
+    return Trace(trace.world_size, ops, trace.sites, trace.machine, trace.slow)

@@ -10,6 +10,7 @@ from checks.cases import Anywhere, Elastic, Faulty
 from checks.cases_checkpoint import Both, Load, Save
 from checks.cases_interval import BestInterval, LostShare, Walk
 from checks.cases_neighbour import Copies, Recovery
+from hidden import recorder_cases  # noqa: F401 - gives the tests of recorder.py their cases
 
 from ringside.checking.suite import group, hidden, oracle
 

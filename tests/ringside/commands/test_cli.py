@@ -283,6 +283,32 @@ def test_run_takes_a_machine_of_numbers(folder: Path, ringside: Run) -> None:
     assert json.loads(ringside(line)[1])["makespan_s"] == 0.5  # one step of the ring
 
 
+def test_run_lets_ranks_hang_and_be_slow(folder: Path, ringside: Run) -> None:
+    (folder / "steps.py").write_text(
+        "import numpy as np, ringside\n"
+        "def train(comm):\n"
+        "    x = np.ones(4)\n"
+        "    for _ in range(10):\n"
+        "        ringside.compute(seconds=1e-3)\n"
+        "        comm.Allreduce(np.ones(4), x)\n"
+    )
+    status, output, _ = ringside("run steps.py:train --ranks 3 --slow 1x1.34")
+    assert status == 0
+    assert "slow: rank 1 1.34 times as long in what it computes" in output
+    assert "rank 1 comes last to 10 of its 10 collectives, typically by 340 µs" in output
+    assert "comes last" not in ringside("run steps.py:train --ranks 3")[1]
+    status, output, _ = ringside("run steps.py:train --ranks 3 --hang 2@op9 --json")
+    found = json.loads(output)
+    assert status == 1
+    assert "rank 2 hangs" in found["error"]
+    assert [hang["operation"] for hang in found["hangs"]] == [9]
+    assert (found["slow"], found["straggler"]) == ({}, None)
+    for words in ("--hang 2", "--slow 2", "--slow 9x2", "--hang 9@op1", "--hang 0@op99"):
+        status, _, errors = ringside(f"run steps.py:train --ranks 3 {words}")
+        assert status == 2
+        assert errors.startswith("ringside: ") and len(errors.splitlines()) == 1
+
+
 def test_messages_left_lying_are_not_called_received(folder: Path, ringside: Run) -> None:
     _, output, _ = ringside("run ring.py:synchronous --ranks 3")
     assert "sent to it" in output
@@ -1203,6 +1229,19 @@ def test_ranks_magic_runs_a_cell_and_shows_output_by_rank(
     assert result.machine.name == "laptop"
     assert capsys.readouterr().out.splitlines() == [f"[{rank}] sum [3 3]" for rank in range(3)]
     assert sorted(folder.iterdir()) == before
+
+
+def test_ranks_magic_lets_ranks_hang_and_be_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ringside.commands import magic
+
+    monkeypatch.chdir(tmp_path)
+    cell = "from mpi4py import MPI\nimport ringside\nringside.compute(seconds=1)\n"
+    result = magic.run_cell("2 --slow 1x2 --no-timeline", cell)
+    assert result is not None and result.makespan_s == 2.0
+    magic.run_cell("2 --hang 1@op1 --no-timeline", f"{cell}MPI.COMM_WORLD.Barrier()\n")
+    assert "rank 1 hangs, rank 0 is blocked" in capsys.readouterr().out
 
 
 def test_ranks_magic_names_the_cells_own_line(
