@@ -27,7 +27,8 @@ What ``comm`` offers. No rank is told of a death by itself: a call raises ``MPI.
   ``Shrink`` work on a revoked communicator, and all that are alive must call them.
 
 Catch ``MPI.ERR_PROC_FAILED`` and ``MPI.ERR_REVOKED``, and nothing else: any other exception comes
-out of ``train``.
+out of ``train``. (``Waitall`` raises ``MPI.ERR_IN_STATUS`` for both: wait for one request at a
+time, or look into its statuses.)
 """
 
 import numpy as np
