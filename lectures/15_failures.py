@@ -25,7 +25,9 @@
 # - say which ranks learn of a death by themselves, and which wait for ever;
 # - say what `Revoke`, `Agree` and `Shrink` are for, and where a training loop needs each of them;
 # - decide between the same batch and a smaller one, and between waiting and going on;
+# - name the deaths that a checkpoint of many files has to survive;
 # - place copies of the state so that a dead node takes none with it;
+# - find the rank that is slow or hangs, from what a flight recorder holds;
 # - predict from one published number of a recovery another one.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
@@ -46,8 +48,9 @@
 # **What is taught when.** A meeting has 75 minutes, five of them free. Numbers in brackets are minutes.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** The first meeting is about price and detection, the second about going on. If you have one meeting,
-# teach 1, 2, 4, 5 and the figure of 8, and let 3 be read.
+# **For teachers.** The first meeting is about price and detection, the second about going on and about copies, the third
+# about replicas and about ranks that are slow or hang. If you have one meeting, teach 1, 2, 4, 5 and the figure of 9,
+# and let 3 be read.
 #
 # Ask at the beginning: "A GPU lasts for years. Why does a run on 16,384 of them stop every three hours?" Let the class
 # divide. Then ask what *one* stop costs, and collect the terms on the board. Section 1 ends with the list.
@@ -63,7 +66,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-from ringside import Failures, Kill, guess, reveal
+from ringside import Failures, Hang, Kill, Slow, guess, reveal
 from ringside.course.lectures import puzzle, show, table
 
 DATA = Path.cwd() / "data"  # beside this notebook
@@ -231,7 +234,7 @@ reveal("15/stops-a-day", 86_400 / (m_s / 100_000))
 # GPUs of one node you will hardly ever see a stop, since nearly every day passes without one. That is why programs that
 # were written on one node know nothing of failures.
 #
-# You assumed that GPUs fail independently, and at a constant rate. Section 9 says where this is wrong.
+# You assumed that GPUs fail independently, and at a constant rate. Section 12 says where this is wrong.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(m_s / 86_400 / 365.25, 1) == 5.8 and round(86_400 / (m_s / 100_000)) == 47
@@ -763,7 +766,210 @@ growth = draw[:, :6].mean(axis=(1, 2)).var() / draw.mean(axis=(1, 2)).var()
 assert abs(growth - 8 / 6) < 0.05  # p' = 6
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
-# ## 7. A neighbour's memory
+# ## 7. A checkpoint is many files
+#
+# Until here a checkpoint was one number, $C$. What is it really? The state of 405 billion parameters has 5.67 TB, and
+# each of 16,384 GPUs has a piece of it. So the GPUs write 16,384 files, and a GPU may die between any two of them.
+#
+# `ringside.Store` stands for the file system. It keeps arrays by name when the ranks have ended, and one `put` appears
+# whole or not at all. Here is the simplest program: each rank writes its piece, over that of the last checkpoint.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile pieces.py
+import numpy as np
+
+import ringside
+
+
+def save(comm, folder, step):
+    """Each rank writes its piece over the one before."""
+    store = ringside.Store(folder)
+    store.put(f"piece {comm.rank}", np.full(3, step))
+    comm.Barrier()
+
+
+def steps(comm, folder):
+    """The steps that a new run finds."""
+    store = ringside.Store(folder)
+    return [int(store.get(name)[0]) for name in store.names()]
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Four ranks save step 4, and all is well. Then they save step 8, and one of them dies: you try each rank and each of
+# its operations. (A rank has three, the `put`, its part of the barrier and its end, and can die when it is about to
+# return.)
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "15/mixed",
+    "Of the 16 moments in which one rank of four dies, how many leave pieces of both steps?",
+    unit="moments",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+found = []
+for rank in range(4):
+    for op in range(1, 5):
+        folder = f"pieces-{rank}-{op}"
+        ringside.run("pieces.py:save", 4, (folder, 4))
+        dies = Failures(Kill(rank, op=op), collectives="none")
+        ringside.run("pieces.py:save", 4, (folder, 8), failures=dies, check=False)
+        found.append(ringside.run("pieces.py:steps", 1, (folder,)).values[0])
+mixed = [steps for steps in found if len(set(steps)) > 1]
+for steps in mixed:
+    print(steps)
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("15/mixed", len(mixed))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Four: each rank's first moment. The others have written step 8, and the dead rank's piece is of step 4. That is a
+# quarter of the moments in our small run. On a real machine it is nearly all of the time that `save` takes, since
+# writing takes longest. And no error tells you: each piece is whole, and the next run trains from a state that never
+# was.
+#
+# Four rules make it safe, and each of them has a death that shows why:
+#
+# | rule | without it |
+# |---|---|
+# | each checkpoint has names of its own | pieces of two steps, as above |
+# | one last `put`, a sign, makes it count | a checkpoint counts that lacks a piece |
+# | the sign comes when *all* pieces are there, on all ranks | the same: the rank with the sign can't see the others |
+# | the one before is removed after that | a death between removal and sign leaves nothing |
+#
+# You write this in the assignment `checkpoint`, and the network kills your ranks at each operation.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert len(found) == 16 and mixed == [
+    [8 if other != rank else 4 for other in range(4)] for rank in range(4)
+]
+assert [steps for steps in found if steps not in mixed] == 12 * [[8, 8, 8, 8]]
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Another number of ranks.** After the stop you have three ranks, and four have written. A vector of 11 numbers was
+# cut into pieces of 3, 3, 3 and 2; three ranks need 4, 4 and 3 of them.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "15/reshard",
+    "How many bytes does rank 1 of 3 have to read of the checkpoint that 4 ranks wrote? A number has 8 bytes.",
+    unit="bytes",
+)
+
+
+# %% slideshow={"slide_type": "fragment"}
+def shares(length, num_ranks):
+    """From where to where each rank's shard goes."""
+    s = -(-length // num_ranks)
+    return [(min(rank * s, length), min((rank + 1) * s, length)) for rank in range(num_ranks)]
+
+
+def overlap(one, other):
+    """Elements that two shards have in common."""
+    return max(0, min(one[1], other[1]) - max(one[0], other[0]))
+
+
+read = [[overlap(new, old) for old in shares(11, 4)] for new in shares(11, 3)]
+for rank, elements in enumerate(read):
+    print(f"rank {rank} of 3 reads {elements} elements of the pieces 0 to 3")
+reveal("15/reshard", 8 * sum(read[1]))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# 32 bytes: the 4 numbers of its own shard, two of piece 1 and two of piece 2. A rank never has to read more than its
+# shard, whatever the two numbers of ranks are. Its shard lies in at most $\lceil N/M \rceil + 1$ pieces, if $N$ ranks
+# wrote and $M$ read.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert read == [[3, 1, 0, 0], [0, 2, 2, 0], [0, 0, 1, 2]] and 8 * sum(read[1]) == 32
+for old in range(1, 20):
+    for new in range(1, 20):
+        for length in (1, 11, 97):
+            for mine in shares(length, new):
+                pieces = [overlap(mine, other) for other in shares(length, old)]
+                assert sum(pieces) == mine[1] - mine[0]
+                assert sum(map(bool, pieces)) <= math.ceil(old / new) + 1
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **What it costs.** Does it matter who writes? In the first program below rank 0 gathers everything and writes one
+# file. In the second each rank writes its own. The store takes a nanosecond for a byte of each rank, and a millisecond
+# for a call; ranks don't wait for each other.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile writers.py
+import numpy as np
+
+import ringside
+
+
+def one(comm, n):
+    """Rank 0 writes all."""
+    whole = np.empty(n * comm.size) if comm.rank == 0 else None
+    comm.Gather(np.zeros(n), whole)
+    if comm.rank == 0:
+        ringside.Store("one").put("whole", whole)
+
+
+def each(comm, n):
+    """Each rank writes its piece."""
+    ringside.Store("each").put(f"piece {comm.rank}", np.zeros(n))
+
+
+# %% slideshow={"slide_type": "fragment"}
+seconds = {
+    how: ringside.run(f"writers.py:{how}", 8, (1_000_000,)).makespan_s for how in ("one", "each")
+}
+for how, time_s in seconds.items():
+    print(f"{how:4}  {1e3 * time_s:.0f} ms")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Eight writers take 9 ms, one takes 121 ms: seven eighths of the state has to reach it first, and then it writes all.
+# With $N$ writers of bandwidth $B_1$ and a file system that takes $B$ of all together,
+#
+# $$C = \alpha_s + \frac{n b}{\min(N B_1,\; B)},$$
+#
+# for $n$ parameters of $b$ bytes. So more writers help until the file system is full.
+#
+# **Asynchronous.** A rank can also copy its state into its host's memory, go on, and let the copy be written meanwhile.
+# Then $C$ falls into two parts: the stall until the copy is made, and the lag until it is whole in the file system.
+# During the lag the checkpoint before is the one that counts. IBM measured it with PyTorch, on a model of 7 billion
+# parameters: the stall fell from 148.8 s to 6.3 s [13].
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "15/asynchronous",
+    "Llama 3's machine stops every 3.09 hours. A checkpoint that stalls for 148.8 s costs at least 16 % of the time, "
+    "by Young. What does one cost that stalls for 6.3 s?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+between_s = quoted["llama3_days"] * 86_400 / stops["stops"].sum()
+young = {
+    stall_s: math.sqrt(2 * stall_s / between_s)
+    for stall_s in (quoted["dcp_stall_before_s"], quoted["dcp_stall_after_s"])
+}
+print({stall_s: f"{lost:.1%}" for stall_s, lost in young.items()})
+reveal("15/asynchronous", 100 * young[6.3])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# 3.4 %, since the loss goes with the root of $C$: a stall that is 24 times as short costs a fifth. This leaves the lag
+# out. With it, a stop repeats more: all since the checkpoint that is whole, which may be the one before.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert {how: round(1e3 * time_s) for how, time_s in seconds.items()} == {"one": 121, "each": 9}
+assert round(between_s / 3600, 2) == 3.09 and round(100 * young[6.3], 1) == 3.4
+assert (
+    0.16 < young[148.8] < 0.165
+    and round(148.8 / 6.3) == 24
+    and round(young[148.8] / young[6.3]) == 5
+)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# Let the class find the death for each rule of the table before you show it. The third is the hard one: rank 0 has
+# written its piece, so why may it not write the sign? Because it can't see whether the others have.
+
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=2 minutes=15
+# ## 8. A neighbour's memory
 #
 # A dead rank takes its shard of the state with it. So far you get it back from a file system, which is slow for all at
 # once. Whose memory is empty enough, and near? That of another node. How long does a copy take? Take 405 billion
@@ -870,8 +1076,8 @@ goodput = quoted["gemini_goodput_before"], quoted["gemini_goodput_after"]
 assert goodput == (0.85, 0.97) and round((1 - goodput[0]) / (1 - goodput[1])) == 5
 assert round(((1 - goodput[0]) / (1 - goodput[1])) ** 2) == 25
 
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"] meeting=2 minutes=15
-# ## 8. Replicas that heal
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"] meeting=3 minutes=15
+# ## 9. Replicas that heal
 #
 # What remains is $R$: all wait until the dead are replaced. With several replicas they needn't. Let a replica be the
 # unit of failure, as in torchft [6]:
@@ -989,8 +1195,254 @@ assert round(24 * days[500_000, "healing"][0]) == 14
 # Cover the third panel and ask for a guess first. Then ask what FT-HSDP's 3 minutes still contain, and what a fourth
 # panel with 10 seconds would show: on 500,000 GPUs more than nine tenths of the day.
 
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=3 minutes=15
+# ## 10. Slow is worse than dead
+#
+# A dead rank is found, and the others go on without it. A slow rank is alive, answers, and gives right results. Nobody
+# raises an error. On a cluster of more than 10,000 GPUs such *fail-slows* lasted from less than a minute to nearly ten
+# hours, and delayed large jobs by 1.34 times on average [14].
+#
+# How much does one slow rank cost you? Here is a step of data parallelism: each of eight ranks computes for 10 ms, and
+# then all sum their gradients.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile steps.py
+import numpy as np
+
+import ringside
+
+
+def train(comm, num_steps, work_s):
+    """Steps of data parallelism, of which only time counts here."""
+    gradient, total = np.ones(50_000), np.empty(50_000)
+    for _ in range(num_steps):
+        ringside.compute(seconds=work_s, phase="forward and backward")
+        comm.Allreduce(gradient, total)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "15/one-slow",
+    "One of eight ranks computes 1.34 times as long. How many times as long takes a step?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+usual = ringside.run("steps.py:train", 8, (5, 10e-3))
+slow = ringside.run("steps.py:train", 8, (5, 10e-3), failures=Failures(Slow(3, 1.34)))
+times_as_long = slow.makespan_s / usual.makespan_s
+print(
+    f"{1e3 * usual.makespan_s / 5:.2f} ms a step, and with a slow rank {1e3 * slow.makespan_s / 5:.2f} ms"
+)
+
+# %% slideshow={"slide_type": "fragment"}
+slow.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("15/one-slow", times_as_long)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure. Rank 3 computes 1.34 times as long: the factor stands at its row. The seven others wait.*
+#
+# 1.32 times. A synchronous step takes as long as its slowest rank, whatever you paid for the others. (Only the sum,
+# which is as fast as ever, keeps it below 1.34.) With the slow rank *dead*, and its samples shared out among the seven
+# others, a step would take 8/7 of the work: 1.14 times. So you would gain by killing it.
+#
+# Better still, give it less. Say that a rank needs $s$ times as long for a sample. If all are to end together, the
+# others take over some of its samples, and the step takes
+#
+# $$\frac{N}{N - 1 + 1/s}$$
+#
+# times as long as without a slow rank: for $N = 8$ and $s = 1.34$ only 1.033 times.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(times_as_long, 2) == 1.32
+assert round(8 / (7 + 1 / 1.34), 3) == 1.033 and round(8 / 7, 2) == 1.14
+assert slow.trace.slow == {3: 1.34} and quoted["greyhound_delay"] == 1.34
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **No rank is broken, and still all wait.** Times vary from step to step. The step takes as long as the *largest* of $N$
+# random times. For normal times with mean $\mu$ and standard deviation $\sigma$ its mean is at most
+# $\mu + \sigma\sqrt{2 \ln N}$. Draw some:
+
+# %% slideshow={"slide_type": "fragment"}
+rng = np.random.default_rng(11)
+largest = {}
+for n in (8, 1024, 16_384):
+    largest[n] = np.mean([rng.standard_normal(n).max() for _ in range(300)])
+    print(
+        f"{n:6,} ranks: the largest lies {largest[n]:.1f} σ above the mean; the bound says {math.sqrt(2 * math.log(n)):.1f} σ"
+    )
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With times that vary by 5 %, each step on 16,384 ranks takes a fifth longer than the mean. No rank is to blame for it.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert all(largest[n] < math.sqrt(2 * math.log(n)) for n in largest)
+assert 0.19 < 0.05 * largest[16_384] < 0.21
+assert [round(math.sqrt(2 * math.log(n)), 1) for n in (8, 16_384)] == [2.0, 4.4]
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **What if?** You have the trace of a slow run. How long would it have taken without the straggler? Replay it with the
+# slow rank's work as fast as the others'. The *slowdown* is $S = T/T_{\text{ideal}}$, and the wasted share of the GPU
+# hours is $1 - 1/S$.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "15/wasted",
+    "A step takes 1.32 times as long as it could. Which share of the GPU hours is wasted?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+trace = slow.trace
+factors = dict(trace.slow)
+trace.slow.clear()
+ideal = ringside.replay(trace, "textbook")
+trace.slow.update(factors)
+slowdown = slow.makespan_s / ideal.makespan_s
+print(f"S = {slowdown:.2f}, wasted {1 - 1 / slowdown:.0%}")
+reveal("15/wasted", 100 * (1 - 1 / slowdown))
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert ideal.makespan_s == usual.makespan_s and round(100 * (1 - 1 / slowdown)) == 24
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A quarter. Nothing has failed, so no goodput and no ETTR shows it (section 12). On a real machine you don't have the
+# factor of each rank. You put the mean of all ranks' times in place of each, and replay that.
+
+# %% [markdown] slideshow={"slide_type": "slide"} meeting=3 minutes=20
+# ## 11. Who hangs? A flight recorder
+#
+# All GPUs show 100 % load, and no step ends. Which of 16,384 do you look at? Each of them waits in a collective, and a
+# kernel that waits looks as busy as one that computes.
+#
+# PyTorch keeps a **flight recorder** for this: a ring buffer with the last collectives of each rank. A record says to
+# which group a collective belongs, which number it has there, what was called with how much of which dtype, and
+# whether it is complete. Our network can keep the same record of any run.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile grid.py
+import numpy as np
+
+import ringside
+
+
+def train(comm, num_steps):
+    """A grid of 2 x 4: rows add up activations, columns gradients."""
+    rows = comm.Split(comm.rank // 4, comm.rank)
+    columns = comm.Split(comm.rank % 4, comm.rank)
+    x, total = np.ones(1000, np.float32), np.empty(1000, np.float32)
+    for _ in range(num_steps):
+        ringside.compute(seconds=3e-3, phase="forward")
+        rows.Allreduce(x, total)
+        ringside.compute(seconds=6e-3, phase="backward")
+        columns.Allreduce(total, x)
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# First the milder illness. One rank is slow, and you look at how long each rank's last all-reduce took, from its own
+# call to its end.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "15/shortest",
+    "Seven ranks show collectives of about 2 ms, and rank 5 shows 0.01 ms. Which one is slow?",
+    choices=["one of the seven", "rank 5", "the durations don't tell"],
+)
+
+# %% slideshow={"slide_type": "fragment"}
+lame = ringside.run("grid.py:train", 8, (20,), failures=Failures(Slow(5, 1.5)))
+waited_ms = {
+    rank: np.mean([record["completed_ps"] - record["created_ps"] for record in records]) / 1e9
+    for rank, records in lame.recorder(last=8).dumps.items()
+}
+print("  ".join(f"rank {rank}: {time_ms:.2f} ms" for rank, time_ms in waited_ms.items()))
+print(lame.straggler())
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("15/shortest", "rank 5")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Rank 5. A collective ends for all at once, and begins for each rank when *it* calls. Who comes last has the shortest
+# one. **The straggler waits least.** Whoever sorts by the longest collective looks at seven healthy machines.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert min(waited_ms, key=waited_ms.get) == 5 and waited_ms[5] < 0.03
+assert all(1.5 < time_ms < 2.8 for rank, time_ms in waited_ms.items() if rank != 5), waited_ms
+assert lame.straggler().startswith("rank 5 comes last to 40 of its 42 collectives")
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# Now a rank **hangs**. It is alive, so no detector finds it, and nobody gets an error. (In a torch program a time-out
+# of the group ends the wait, if it has one.) Rank 5 stops in its fourth step, and you read the last record of each.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "15/waiting-for-5",
+    "Rank 5 shares a row with three ranks and a column with one. How many of the seven others wait in the end?",
+    unit="ranks",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+stop = Failures(Hang(5, at_s=28e-3))
+hung = ringside.run("grid.py:train", 8, (20,), failures=stop, check=False)
+recorder = hung.recorder(last=4)
+lasts = {rank: records[-1] for rank, records in recorder.dumps.items()}
+for rank, last in lasts.items():
+    print(
+        f"rank {rank}: number {last['seq']} of ranks {recorder.groups[last['group']]}, {last['state']}"
+    )
+still = [rank for rank, last in lasts.items() if last["state"] != "completed"]
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("15/waiting-for-5", len(still))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# All seven. Four of them wait in a collective of rank 5: its row, and rank 1 in its column. The three others wait for
+# ranks that wait themselves. If you ask who is missing somewhere, four ranks are. How do you find the one?
+#
+# 1. **Compare by number.** Each group counts its collectives, and members meet by this number. Buffers begin at
+#    different numbers, so never compare the last entries, or the first.
+# 2. **Who is missed?** A collective that isn't complete has members without a record of it.
+# 3. **Who of them waits nowhere?** A rank that is missed and waits itself is a victim. Follow the waits until they end.
+
+# %% slideshow={"slide_type": "fragment"}
+missed = set()
+for last in lasts.values():
+    if last["state"] != "completed":
+        for rank in recorder.groups[last["group"]]:
+            numbers = [r["seq"] for r in recorder.dumps[rank] if r["group"] == last["group"]]
+            missed |= {rank} if last["seq"] not in numbers else set()
+print(f"missed: {sorted(missed)}, and of these wait nowhere: {sorted(missed - set(still))}")
+print(hung.error)
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert still == [0, 1, 2, 3, 4, 6, 7] and missed == {4, 5, 6, 7}
+assert missed - set(still) == {5}
+assert sum(5 in recorder.groups[lasts[rank]["group"]] for rank in still) == 4
+assert "rank 5 hangs" in str(hung.error)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The last lines are our network's own verdict, which knows more than a recorder does: it has seen each message.
+#
+# A recorder shows more than hangs. If the members of one collective disagree, PyTorch's analyzer has names for it [15]:
+#
+# | name | the members |
+# |---|---|
+# | `FULLY_MATCHED` | agree |
+# | `COLLECTIVE_TYPE_MISMATCH` | call different collectives |
+# | `SIZE_OR_SYNTAX_MISMATCH` | give different sizes |
+# | `COLLECTIVE_DTYPE_MISMATCH` | give different dtypes |
+# | `COLLECTIVE_STATE_MISMATCH` | are in different states: some have begun it, and others haven't |
+#
+# You write such an analyzer in assignment 15, `recorder`.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# Let the class sort the seven durations before the prompt is opened: most look at the longest. Then ask what they'd see
+# if clocks differed by 5 ms from rank to rank. Durations are a rank's own, so they survive; who called last doesn't.
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 9. Where the models break
+# ## 12. Where the models break
 #
 # **Failures aren't independent.** A switch takes all nodes behind it, and a node all its GPUs. They aren't equal,
 # either: on a cluster of 63 nodes (2026), three of them were more than half of all that were excluded from runs [10].
@@ -999,9 +1451,8 @@ assert round(24 * days[500_000, "healing"][0]) == 14
 # **Rates aren't constant.** A rate falls while bad parts are replaced, and may rise with a new version of the software.
 # Our $m$ is that of one machine, from 54 days.
 #
-# **A dead rank is the easy case.** It says nothing, and that can be found out. A rank that is slow delays all others
-# and looks alive. One that computes wrong numbers looks healthy ([lecture 12](12_hybrid.ipynb) flips a bit). Neither is
-# in any formula of this lecture.
+# **A wrong rank is the hardest case.** A dead one says nothing, and a slow one can be found by its times. One that
+# computes wrong numbers looks healthy ([lecture 12](12_hybrid.ipynb) flips a bit). It is in no formula of this lecture.
 #
 # **Two halves that both live.** If a network is cut in two, each half takes the other one for dead. Both would go on,
 # and the run would exist twice. A quorum needs more than half of the replicas for this reason.
@@ -1013,7 +1464,7 @@ assert round(24 * days[500_000, "healing"][0]) == 14
 assert quoted["lablup_nodes"] == 63 and 2 * 3 < 63 and quoted["llama3_days"] == 54
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 10. Often heard
+# ## 13. Often heard
 #
 # | statement | what holds |
 # |---|---|
@@ -1038,7 +1489,7 @@ assert 1.3 < math.sqrt(2 * 5 * 15) / best_interval(5, 15) < 1.35
 # A puzzle, and questions with answers.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 11. A puzzle: the copy that nobody waits for
+# ## 14. A puzzle: the copy that nobody waits for
 #
 # In each of three steps a rank copies its state to its partner, computes for 25 µs, and updates the state. A step takes
 # 46 µs, because all wait for the copies. The target for the three steps is 80 µs. The copies must stay those of the
@@ -1090,7 +1541,7 @@ assert round(attempt.time_us) == 3 * 46 and round(solved.time_us) == 75 == 3 * 2
 assert round(attempt.time_us / 3 - 25) == 21 and solved.time_us < 80
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 12. Five questions
+# ## 15. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
@@ -1211,5 +1662,10 @@ assert [4 * 60 / replicas for replicas in (32, 16)] == [7.5, 15] and 4 * 60 < 10
 #     Abstract.
 # 11. MPI Forum. github.com/mpi-forum/mpi-issues, issues 581 (revoke), 582 (agree) and 583 (shrink), with their votes.
 # 12. PyTorch 2.13. torch/distributed/run.py, the text at its beginning.
+# 13. L. Pasqualin, L. Wright, I. Zhang, C.-C. Huang, S. Sundararaman, S. Gupta, R. Ganti. Reducing model checkpointing times by
+#     over 10x with PyTorch distributed asynchronous checkpointing. PyTorch blog, 2024.
+# 14. T. Wu, W. Wang, Y. Yu, and others. Greyhound: hunting fail-slows in hybrid-parallel training at scale. USENIX ATC 2025.
+#     Abstract.
+# 15. PyTorch 2.13. torch/distributed/flight_recorder/components/types.py, class MatchState.
 #
 # Read next: [8], for how a sum among 100,000 GPUs can go on when one of them is gone; and [9], which is short.
