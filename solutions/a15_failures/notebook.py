@@ -300,7 +300,7 @@ print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s *
 # ## 5. Who hangs, who is slow?
 #
 # A dead rank is found by its silence. A rank that hangs is alive, and so are all that wait for it.
-# The program below trains on a grid of 2 x 4: four ranks of a row add up activations, the two of a
+# The program below trains on a grid of 2 x 4: the ranks of a row add up activations, those of a
 # column their gradients.
 
 # %%
@@ -353,13 +353,35 @@ reveal("a15/waiting", waiting)
 # {{check recorder}}
 
 # %% [markdown]
-# **Run.** The same training run with a rank that takes 1.34 times as long to compute. The time that
-# each rank spends in its collectives, and your diagnosis.
+# **Run.** The same training run with a rank that computes 1.34 times as long. First the time of the
+# seven others.
+
+# %% tags=["predict"]
+guess(
+    "a15/idle",
+    "Rank 5 computes 1.34 times as long as the others. Which share of the run is rank 0 idle?",
+    unit="%",
+)
+
+# %%
+slow = ringside.run("grid.py:train", 8, (40,), failures=Failures(Slow(5, 1.34)))
+
+# %%
+reveal("a15/idle", 100 * slow.timeline.idle_s[0] / slow.makespan_s)
+
+# %% [markdown]
+# Now the time that each rank spends in a collective, from its call to the end, and your diagnosis.
+
+# %% tags=["predict"]
+guess(
+    "a15/shortest",
+    "Which rank's collectives are the shortest?",
+    choices=["those of the slow rank", "those of its row and column", "all are alike"],
+)
 
 # %%
 import recorder as reader
 
-slow = ringside.run("grid.py:train", 8, (40,), failures=Failures(Slow(5, 1.34)))
 recorder = slow.recorder()
 for rank, records in recorder.dumps.items():
     waits = [record["completed_ps"] - record["created_ps"] for record in records]
@@ -367,9 +389,12 @@ for rank, records in recorder.dumps.items():
 print(reader.diagnose(recorder.dumps, recorder.groups))
 print(reader.diagnose(hung.recorder().dumps, hung.recorder().groups))
 
+# %%
+reveal("a15/shortest", "those of the slow rank")
+
 # %% [markdown]
-# **Explain.** The rank that is to blame has the shortest collectives of all. Why? And if the clocks
-# of two ranks differ by a millisecond: would the rank that hangs still be found, and the slow one?
+# **Explain.** Why? And if the clocks of two ranks differ by a millisecond: is the rank that hangs
+# still found, and the slow one?
 
 # %% [markdown]
 # ## 6. How often to write a checkpoint (extra)
