@@ -29,24 +29,26 @@ def save(comm: MPI.Comm, store: ringside.Store, step: int, shard: np.ndarray, le
         comm: the ranks that save; N of them.
         store: where to; it may hold earlier checkpoints, and what a ``save`` has left in which a
             rank was killed.
-        step: the number of the checkpoint, from 0; larger than that of each whole one in the store.
+        step: the number of the checkpoint, from 0; larger than that of each whole one in the store,
+            and perhaps that of one which isn't whole.
         shard: this rank's elements of the vector, ``r s`` to ``(r + 1) s - 1`` with
             ``s = ceil(length / N)``, r its rank: the last shards may be shorter, or empty. The
             dtype is the same on all ranks; float64, float32 or int64.
         length: elements of the whole vector.
 
     - When ``save`` has returned on all ranks, the checkpoint is whole, and at most two checkpoints
-      are left in the store: at most ``2 (length itemsize + 1024)`` bytes, with all that failed
-      ``save`` calls had left.
-    - A rank may be killed at any moment. Then the others may end with any exception, but they end.
-      Whatever moment it was, ``load`` finds this checkpoint or the last whole one before it.
+      are left in the store, with all that failed ``save`` calls had left: at most
+      ``2 (length itemsize + 1024)`` bytes. Length and dtype are those of all earlier ones.
+    - A rank may be killed at any moment. Then any other rank may raise, which ends the run for all.
+      Whatever moment it was, ``load`` finds this checkpoint or the last whole one before it, each
+      as one ``save`` wrote it: the run that goes on may save a step again, with other bits.
     - Bytes: each rank puts its own shard, and one rank at most 1 KiB besides; a rank gets at most
       1 KiB. Ranks send each other no shards: at most ``16 (N - 1)`` bytes a rank, with library
       collectives counted as a ring. Example: length 11 on 4 ranks in float64: 24, 24, 24 and 16
       bytes, and at most 1 KiB besides.
-    - Time: at most 1.05 times that in which a rank puts its shard, ``N + 6`` calls of the store
-      that move no data (``store_alpha_s`` each), and ``4 ceil(log2 N)`` latencies. Half the points
-      up to 1.5 times.
+    - Time: at most 1.05 times that in which a rank puts its shard, ``N + 6`` other calls of the
+      store (``store_alpha_s`` each), and ``4 ceil(log2 N)`` latencies, where the store holds no
+      more than one earlier checkpoint of N ranks. Half the points up to 1.5 times.
     """
     ### BEGIN SOLUTION
     rank = comm.Get_rank()

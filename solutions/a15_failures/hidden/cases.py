@@ -95,6 +95,11 @@ hidden(
     Load(2, steps=(10,), moments=8),
 )
 hidden(checkpoint.test_training_goes_on_after_a_death, Load(3, writers=4, moments=8))
+hidden(
+    checkpoint.test_what_a_failed_save_has_left_does_not_count,
+    Load(4, writers=2),
+    Load(3, length=40, writers=4),
+)
 hidden(checkpoint.test_leftovers_of_a_death_are_removed, Load(3, length=1100, writers=4, moments=3))
 hidden(
     checkpoint.test_two_checkpoints_are_left, Save(4, step=32, before=(2, 8, 16, 24), length=900)
