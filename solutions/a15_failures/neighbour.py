@@ -68,7 +68,8 @@ def finish(handle: object) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         handle: what ``start`` has returned.
 
     Returns:
-        The new memory: the pair of ``step``, and of the steps before it only the newest one.
+        The new memory: the pair of ``step``, and of the steps before it only the newest one, whose
+        arrays may be those of the old memory.
 
     - Bytes of ``start`` and ``finish``: a rank sends and receives at most one state. Example: 1000
       elements are 8,000 bytes each way, on any number of ranks. A memory holds four states, 32,000
@@ -90,13 +91,14 @@ def recover(
     length: int,
     per_node: int,
 ) -> tuple[int, np.ndarray, dict[int, tuple[np.ndarray, np.ndarray]]]:
-    """Give all ranks their states of one step: the newest that every rank can be given.
+    """Give all ranks their states of one step: the newest that every rank with a memory has.
 
     Args:
         comm: p ranks again, new ones in the places of the dead.
-        memory: what this rank has, as it was when somebody died; None on a new rank. It must stay
-            as it is. The newest steps of two ranks differ by at most one, and a rank that is a step
-            ahead has the step before it, too.
+        memory: what this rank has, as it was when somebody died. None on a new rank, or if no
+            ``finish`` has returned: such a rank counts as new. It must stay as it is. The newest
+            steps of two ranks differ by at most one, and a rank that is a step ahead has the step
+            before it, too.
         length: of each state.
         per_node: ranks of a node.
 
