@@ -172,8 +172,8 @@ reveal("a15/mixed", steps.count(8))
 # {{check checkpoint}}
 
 # %% [markdown]
-# **Run.** A vector of which each element grows by one in a step, saved every four steps. Rank 2
-# of four is killed on the way, and three ranks go on.
+# **Run.** A vector of which each element grows by one in a step, saved now and then. Rank 2 of
+# four is killed on the way, and three ranks go on.
 
 # %%
 # %%writefile training.py
@@ -205,9 +205,24 @@ four = Failures(Kill(2, at_s=2.5e-3))
 killed = ringside.run("training.py:train", 4, ("run1", 12), failures=four, check=False)
 print(killed.deaths[0].told)
 print(ringside.Store("run1").names())
+
+# %% tags=["predict"]
+guess(
+    "a15/twice",
+    "Rank 2 was killed while it put its piece of step 8. Three ranks go on now, to step 12. How "
+    "many of the steps that they compute had been computed before?",
+    unit="steps",
+)
+
+# %%
 three = ringside.run("training.py:train", 3, ("run1", 12))
-print("three ranks went on after step", three.values[0][0], three.values)
+first = three.values[0][0]
+print(f"three ranks went on after step {first}; at the end:", three.values)
+print(ringside.Store("run1").names())
+
+# %%
+reveal("a15/twice", 8 - first)
 
 # %% [markdown]
-# **Explain.** What lies in the store after the death, and what of it counts? How many steps were
-# computed twice? `ringside.Store("run1").names()` tells what is left at the end.
+# **Explain.** What lay in the store after the death, and what of it counted? What is left at the
+# end? What would change if you saved at every step, and what would it cost?
