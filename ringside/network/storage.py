@@ -139,7 +139,7 @@ class Storage:
                 "used a ringside.Store, and this run has none: where modules are checked, only "
                 "tests of checkpoints give ranks one.",
             )
-        asked = _checked(peer, frame.body)
+        asked = _checked(peer, frame.body, self._ledger.limits.decoded_bytes)
         nbytes = 0
         if asked.array is not None:
             nbytes = asked.array.nbytes
@@ -215,9 +215,9 @@ def _held(array: Array) -> int:
     return 0 if isinstance(array, np.memmap) else array.nbytes + MAX_NAME
 
 
-def _checked(peer: Peer, body: codec.Part) -> Asked:
-    """What a frame asks, if it can be."""
-    value = codec.decode(body)
+def _checked(peer: Peer, body: codec.Part, most_bytes: int) -> Asked:
+    """What a frame asks, if it can be; beside an array it is small."""
+    value, _ = codec.decode_within(body, len(body) + most_bytes)
     if not isinstance(value, tuple) or len(value) != len(Asked._fields):
         raise LimitError(peer.rank, "asked a store in a way that can't be read")
     what, folder, name, start, stop, array = value
