@@ -36,6 +36,7 @@ from ringside.units import format_bytes
 
 WHATS = ("put", "get", "names", "remove")
 _MAX_PATH = 4096  # characters of a store's folder
+_MOST_STORES = 64
 _MAX_INT = 1 << 63
 
 
@@ -62,9 +63,11 @@ class Stores:
         """The arrays of one store.
 
         Raises:
-            StoreError: a file in its folder can't be read.
+            StoreError: a file in its folder can't be read, or there are too many stores.
         """
         if folder not in self._arrays:
+            if len(self._arrays) >= _MOST_STORES:
+                raise StoreError(f"there are {_MOST_STORES} stores, and no more are allowed.")
             arrays = StoreFolder(folder).arrays() if self._on_disk else {}
             self._arrays[folder], self._written[folder] = arrays, dict(arrays)
         return self._arrays[folder]
@@ -205,8 +208,8 @@ class Storage:
                 "Remove what is no longer needed."
             )
         if before is not None:
-            self._ledger.release(_held(before))
-        arrays[asked.name] = array
+            self._ledger.release(_held(arrays.pop(asked.name)))
+        arrays[asked.name] = array  # last: folders are written in the order of the puts
         return array.nbytes
 
 
