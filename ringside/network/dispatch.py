@@ -198,10 +198,10 @@ class Dispatch:
         flops, nbytes, seconds, label, *kernel_work = codec.decode(body)
         num_kernels, moved = kernel_work or (1, 0.0)
         if not isinstance(num_kernels, int) or not 0 <= num_kernels < 1 << 40:
-            raise LimitError(peer.rank, f"declared impossible work ({num_kernels} operators)")
+            raise LimitError(peer.rank, f"declared impossible work ({num_kernels!r:.60} operators)")
         for amount in (flops, nbytes, moved, 0.0 if seconds is None else seconds):
             if not isinstance(amount, float) or not 0 <= amount < 1e18:
-                raise LimitError(peer.rank, f"declared impossible work ({amount})")
+                raise LimitError(peer.rank, f"declared impossible work ({amount!r:.60})")
         if seconds is not None and seconds > 1e6:
             raise LimitError(peer.rank, f"declared {seconds} s of work")
         picoseconds = -1 if seconds is None else round(seconds * PS)

@@ -36,6 +36,7 @@ from ringside.units import format_bytes
 
 WHATS = ("put", "get", "names", "remove")
 _MAX_PATH = 4096  # characters of a store's folder
+_MOST_STORES = 64
 _MAX_INT = 1 << 63
 
 
@@ -62,9 +63,11 @@ class Stores:
         """The arrays of one store.
 
         Raises:
-            StoreError: a file in its folder can't be read.
+            StoreError: a file in its folder can't be read, or there are too many stores.
         """
         if folder not in self._arrays:
+            if len(self._arrays) >= _MOST_STORES:
+                raise StoreError(f"there are {_MOST_STORES} stores, and no more are allowed.")
             arrays = StoreFolder(folder).arrays() if self._on_disk else {}
             self._arrays[folder], self._written[folder] = arrays, dict(arrays)
         return self._arrays[folder]
@@ -139,7 +142,7 @@ class Storage:
                 "used a ringside.Store, and this run has none: where modules are checked, only "
                 "tests of checkpoints give ranks one.",
             )
-        asked = _checked(peer, frame.body)
+        asked = _checked(peer, frame.body, self._ledger.limits.decoded_bytes)
         nbytes = 0
         if asked.array is not None:
             nbytes = asked.array.nbytes
@@ -205,8 +208,8 @@ class Storage:
                 "Remove what is no longer needed."
             )
         if before is not None:
-            self._ledger.release(_held(before))
-        arrays[asked.name] = array
+            self._ledger.release(_held(arrays.pop(asked.name)))
+        arrays[asked.name] = array  # last: folders are written in the order of the puts
         return array.nbytes
 
 
@@ -215,9 +218,9 @@ def _held(array: Array) -> int:
     return 0 if isinstance(array, np.memmap) else array.nbytes + MAX_NAME
 
 
-def _checked(peer: Peer, body: codec.Part) -> Asked:
-    """What a frame asks, if it can be."""
-    value = codec.decode(body)
+def _checked(peer: Peer, body: codec.Part, most_bytes: int) -> Asked:
+    """What a frame asks, if it can be; beside an array it is small."""
+    value, _ = codec.decode_within(body, len(body) + most_bytes)
     if not isinstance(value, tuple) or len(value) != len(Asked._fields):
         raise LimitError(peer.rank, "asked a store in a way that can't be read")
     what, folder, name, start, stop, array = value

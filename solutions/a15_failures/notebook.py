@@ -143,8 +143,8 @@ reveal("a15/mixed", steps.count(8))
 # {{check checkpoint}}
 
 # %% [markdown]
-# **Run.** A vector of which each element grows by one in a step, saved every four steps. Rank 2
-# of four is killed on the way, and three ranks go on.
+# **Run.** A vector of which each element grows by one in a step, saved now and then. Rank 2 of
+# four is killed on the way, and three ranks go on.
 
 # %%
 # %%writefile training.py

@@ -100,6 +100,12 @@ def test_test_for_any_of_no_requests_is_refused() -> None:
     assert isinstance(error, LimitError) and "waited for no request" in str(error)
 
 
+def test_impossible_work_is_told_in_text_that_can_be_written() -> None:
+    for amounts in (("\ud800", 0.0, None, "x"), (0.0, 0.0, None, "x", "\ud800", 0.0)):
+        error = play(program(Frame(Op.COMPUTE, codec.encode(amounts))), []).error
+        assert isinstance(error, LimitError) and "ud800" in str(error)
+
+
 @pytest.mark.parametrize("line", [HUGE, -HUGE, 2**40], ids=["long", "negative", "high"])
 def test_line_of_any_length_can_be_written_down(line: int) -> None:
     site = Frame(Op.SITE, codec.encode(("\ud800\x1b[2J", "ring.py", line)))

@@ -73,7 +73,7 @@ def test_a_death_in_the_first_save(case, ranks):
     assert_restarts(ranks, case)
 
 
-@suite.test("on", "safety", Load(2, writers=3, moments=8))
+@suite.test("on", "safety", Load(2, writers=3))
 def test_training_goes_on_after_a_death(case, ranks):
     for _ in goes_on(ranks, case):
         pass

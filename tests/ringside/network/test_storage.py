@@ -93,6 +93,10 @@ def fill(comm, count, size):
     for number in range(count):
         store.put(f"{number}", np.zeros(size))
 
+def many(comm, count):
+    for number in range(count):
+        ringside.Store(f"store {number}").names()
+
 def again(comm, times):
     store = ringside.Store("checkpoints")
     for _ in range(times):
@@ -262,6 +266,9 @@ def test_a_store_holds_so_many_bytes_and_arrays(folder: Path) -> None:
         error = session.call("programs:again", 1, (3,), stores=stores).error
         assert isinstance(error, LimitError)
         session.call("programs:again", 1, (30,), stores=Stores()).raise_for_error()
+        session.call("programs:many", 1, (64,), stores=Stores()).raise_for_error()
+        error = session.call("programs:many", 1, (65,), stores=Stores()).error
+        assert isinstance(error, RankError) and "there are 64 stores" in error.message
         error = session.call("programs:fill", 1, (21, 1), stores=Stores()).error
         assert isinstance(error, RankError) and "the store holds 20 arrays" in error.message
 
