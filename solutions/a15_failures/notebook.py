@@ -176,12 +176,27 @@ four = Failures(Kill(2, at_s=2.5e-3))
 killed = ringside.run("training.py:train", 4, ("run1", 12), failures=four, check=False)
 print(killed.deaths[0].told)
 print(ringside.Store("run1").names())
+
+# %% tags=["predict"]
+guess(
+    "a15/twice",
+    "Rank 2 was killed while it put its piece of step 8. Three ranks go on now, to step 12. How "
+    "many of the steps that they compute had been computed before?",
+    unit="steps",
+)
+
+# %%
 three = ringside.run("training.py:train", 3, ("run1", 12))
-print("three ranks went on after step", three.values[0][0], three.values)
+first = three.values[0][0]
+print(f"three ranks went on after step {first}; at the end:", three.values)
+print(ringside.Store("run1").names())
+
+# %%
+reveal("a15/twice", 8 - first)
 
 # %% [markdown]
-# **Explain.** What lies in the store after the death, and what of it counts? How many steps were
-# computed twice? `ringside.Store("run1").names()` tells what is left at the end.
+# **Explain.** What lay in the store after the death, and what of it counted? What is left at the
+# end? What would change if you saved at every step, and what would it cost?
 
 # %% [markdown]
 # ## 3. A copy in another node's memory
