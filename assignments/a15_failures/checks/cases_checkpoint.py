@@ -14,6 +14,7 @@ from ringside.checking.suite import called, filled, right_run
 from ringside.errors import RankError
 from ringside.network.storage import Stores
 from ringside.session.session import Result
+from ringside.trace import Kind
 
 NOTE = 1024  # bytes of what says that a checkpoint is whole
 SLOW_STORE = Machine(  # a call costs 10 µs, a million bytes a second
@@ -310,6 +311,52 @@ def goes_on(ranks, case, skipped=False):
                 words = f"{killed.death}{killed.p} ranks saved step {step}, and then: "
                 raise killed.fail(words + getattr(verdict, "sentence", str(verdict))) from None
             yield killed, stores
+
+
+def in_put(run, rank):
+    """The death of a rank when it puts its piece."""
+    puts = [n for n, op in enumerate(run.trace.ops[rank]) if op.kind == Kind.STORE and op.nbytes]
+    return f"{rank}@op{puts[0] + 1 if puts else 1}"
+
+
+def assert_of_one_save(ranks, case):
+    """Two saves of the same step, a rank dies in each: what is found is of one of them.
+
+    The second is on as many ranks, whose numbers differ from the first's: a run that goes on from
+    the step before needn't come to the same bits.
+    """
+    old, new = case.steps
+    again = Save(case.writers, case.length, case.dtype, new, seed=case.seed + 1)
+    run = called(ranks, again, stores=filled(ranks, case.with_(steps=(old,))))
+    assert_ran(run, again)
+    deaths = [in_put(run, rank) for rank in range(again.p)]
+    for first in deaths if not case.dies else [case.dies]:
+        killed = case.with_(dies=first)
+        stores = filled(ranks, killed)
+        for second in deaths:
+            left = stores.copy()
+            called(ranks, again.with_(kill=second), stores=left)
+            with line_of(killed):
+                run = called(ranks, killed, stores=left)
+                assert_ran(run, killed)
+                found = run.values[0]
+                of = case if found is not None and found[0] == old else case.with_(seed=again.seed)
+                right = of.loaded(old if of is case else new)
+                if not all(map(_is_the_same, run.values, right)):
+                    raise killed.fail(
+                        f"{killed.death}{again.p} ranks saved step {new} again, with other "
+                        f"numbers, and rank {second.partition('@')[0]} was killed in that. Then "
+                        f"load returned neither step {old} nor step {new} as one save wrote it. "
+                        "What a failed save has left doesn't count."
+                    )
+
+
+def _is_the_same(value, right):
+    return (
+        value is not None
+        and value[0] == right[0]
+        and np.array_equal(np.asarray(value[1]), right[1])
+    )
 
 
 # -- what the docstring allows ---------------------------------------------------------------------

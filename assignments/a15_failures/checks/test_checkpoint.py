@@ -4,6 +4,7 @@ from checks.cases_checkpoint import (
     Both,
     Load,
     Save,
+    assert_of_one_save,
     assert_read,
     assert_restarts,
     assert_written,
@@ -72,10 +73,15 @@ def test_a_death_in_the_first_save(case, ranks):
     assert_restarts(ranks, case)
 
 
-@suite.test("on", "safety", Load(2, writers=3, moments=8))
+@suite.test("on", "safety", Load(2, writers=3))
 def test_training_goes_on_after_a_death(case, ranks):
     for _ in goes_on(ranks, case):
         pass
+
+
+@suite.test("again", "safety", Load(2, writers=3))
+def test_what_a_failed_save_has_left_does_not_count(case, ranks):
+    assert_of_one_save(ranks, case)
 
 
 @suite.test("room", "memory", Save(3, step=16, before=(4, 8, 12), length=1000))

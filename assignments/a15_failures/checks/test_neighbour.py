@@ -99,7 +99,7 @@ def test_memory_has_two_steps(case, run):
             )
 
 
-@suite.test("cost", "communication", Recovery(4, n=100))
+@suite.test("lean", "communication", Recovery(4, n=100))
 def test_bytes_of_recovery(case, run):
     counted = sent_as_ring(run), received_as_ring(run)
     for rank in range(case.p):
