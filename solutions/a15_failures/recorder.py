@@ -14,11 +14,13 @@ A rank's flight recorder holds its last K collectives, one dict each, such as ``
 
 - ``group`` and ``seq``: which collective of which group it is. Each group counts its own, from 1
   on, and the members of a group meet by this number.
-- ``op``, ``dtype``, ``count``: what the rank called, and the elements that it gave.
+- ``op``, ``dtype``, ``count``: what the rank called, and the elements that it gave. In all ops here
+  the members must give equally many.
 - ``state``: "completed"; "started": the rank waits for other members; "scheduled": it stands
-  behind another collective of its group that isn't complete.
+  behind another collective of its group that isn't complete. A rank waits, and a collective isn't
+  complete, where any of its records isn't "completed".
 - ``created_ps``, ``started_ps``, ``completed_ps``: times in picoseconds by one clock; -1: not yet.
-  A rank calls a collective at ``created_ps``.
+  A rank calls a collective at ``created_ps``. No answer depends on a tie of times.
 
 When the recorder is full, the oldest record leaves it. So two ranks' records may begin at different
 numbers, and of a group that is used seldom a rank may hold no record at all. A collective that
@@ -38,22 +40,24 @@ def diagnose(
 
     Returns:
         ``(kind, ranks, group, seq)``, the ranks as a tuple in increasing order. At most one thing
-        has gone wrong, and the first of these that is found is returned.
+        has gone wrong; the first of these kinds that fits is returned.
 
         - ``("dead", ranks, "", 0)``: all ranks without a dump.
         - ``("type", ranks, group, seq)``: the members of a collective that isn't complete have
           called different ops. ``"dtype"`` and ``"size"``: they have called the same op with
-          different dtypes, or with the same dtype and different counts. The ranks are those that
-          differ from what most of the members have called. If two values are equally frequent,
-          nobody can tell who is right: all members whose records are there.
+          different dtypes, or with the same dtype and different counts. There is at most one such
+          collective. The ranks are those whose op (or dtype, or count) isn't the most frequent one
+          in the records that are there. If no value is more frequent than all others, nobody can
+          tell who is right: all members whose records are there.
         - ``("missing", ranks, group, seq)``: some ranks never came to a collective in which others
-          wait. The ranks are those that wait in no collective themselves: who waits may be late
-          because of another one. ``group`` and ``seq`` name the collective in which one of these
-          ranks is missed for the longest time, by the least ``created_ps`` of its records.
-        - ``("slow", (rank,), "", 0)``: all is complete, and in each group of two or more that the
-          rank is in, it comes last to at least nine in ten collectives: it calls them later than
-          every other member. Only collectives of which all members hold a record are counted, and
-          only groups with at least four of them; there is at least one such group.
+          wait. The ranks are those of them that wait in no collective themselves: who waits may be
+          late because of another one. There is at least one such rank. ``group`` and ``seq`` name
+          the collective in which one of these ranks is missed for the longest time, by the least
+          ``created_ps`` of its records.
+        - ``("slow", (rank,), "", 0)``: all is complete, and in each of its groups that count the
+          rank comes last to at least nine in ten collectives: it calls them later than every other
+          member. Only collectives of which all members hold a record count, and only groups of two
+          or more ranks with at least four of these. At least one of its groups counts.
         - ``("none", (), "", 0)``: nothing of this.
 
     Example: of the four ranks above rank 3 hangs. Rank 1 misses it in ``dp1`` and rank 2 in

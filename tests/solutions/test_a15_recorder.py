@@ -36,7 +36,7 @@ def train(comm, items, axes):
             groups[name] = comm.Split(groups[name][0][0], comm.rank)
         else:
             name, op, dtype, count, waits = item
-            group, part = groups[name], np.zeros(count, dtype)
+            group, part = groups.get(name, comm), np.zeros(count, dtype)
             if op == "allgather":
                 group.Allgather(part, np.zeros(group.size * count, dtype)) if waits else (
                     requests.append(group.Iallgather(part, np.zeros(group.size * count, dtype))))
@@ -95,7 +95,7 @@ def really(session, program, whole, drawn, last):
     result = session.call(
         "program:train", program.size, items, failures=failures_of(program, drawn)
     )
-    assert (result.error is None) == (program.fault in ("", "slow"))
+    assert (result.error is None) == (program.fault in ("", "slow", "uneven"))
     recorder = result.recorder(last)
     # Groups with the same ranks on two axes are told apart by the number of the split.
     name_of = {"world": "world"}
@@ -112,6 +112,18 @@ def really(session, program, whole, drawn, last):
     )
 
 
+@pytest.mark.parametrize(("fault", "who"), [("", ()), ("hang", (4,)), ("uneven", (4,))])
+def test_drawn_dumps_of_rows_that_differ(module, session, fault, who):
+    dumps = module("checks.dumps")
+    asked = {"shape": (2, 3), "steps": 4, "seed": 2, "layers": (1, 3), "every": 2}
+    program = dumps.Program(fault=fault, who=who, at=13, **asked)
+    whole = dumps.Program(**asked) if fault == "hang" else program
+    records, groups = program.dumps(20)
+    real_records, real_groups = really(session, program, whole, dumps._Run(program), 20)
+    assert real_groups == groups
+    assert real_records == records
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("shape", [(4,), (2, 3), (2, 2, 2)])
 @pytest.mark.parametrize(
@@ -119,7 +131,7 @@ def really(session, program, whole, drawn, last):
     [
         ("", (), 0, 64), ("slow", (1,), 0, 20), ("hang", (1,), 7, 64), ("hang", (1,), 10, 6),
         ("hang", (1, 2), 9, 64), ("hang", (3,), 0, 64), ("kill", (2,), 8, 64), ("op", (2,), 9, 64),
-        ("dtype", (1,), 10, 7), ("size", (1,), 7, 64),
+        ("dtype", (1,), 10, 7), ("size", (1,), 7, 64), ("op+size", (2,), 7, 64),
     ],
 )  # fmt: skip
 def test_drawn_dumps_are_those_of_runs(module, session, shape, overlap, fault, who, at, last):

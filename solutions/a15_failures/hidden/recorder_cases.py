@@ -8,33 +8,36 @@ from checks.recorder_cases import Diagnose, Where, drawn, program_of
 
 from ringside.checking.suite import group, hidden, oracle
 
-KIND = {"hang": "missing", "kill": "dead", "op": "type", "": "none"}
+KIND = {"hang": "missing", "kill": "dead", "op": "type", "uneven": "none", "": "none"}
 
 
 def found(case):
     """Whom it happened to, and where it shows."""
-    kind = KIND.get(case.fault, case.fault)
+    first_fault = case.fault.partition("+")[0]
+    kind = KIND.get(first_fault, first_fault)
     if kind in ("dead", "slow", "none"):
-        return kind, case.who, "", 0
+        return kind, case.who if kind != "none" else (), "", 0
     if kind == "missing":
-        dumps, groups = drawn(case)
-        waiting = [r for records in dumps.values() for r in records if r["state"] == "started"]
-        seen = {(r["group"], r["seq"], rank) for rank, records in dumps.items() for r in records}
-        missed = [
-            record
-            for record in waiting
-            for rank in case.who
-            if rank in groups[record["group"]]
-            and (record["group"], record["seq"], rank) not in seen
-        ]
-        first = min(missed, key=lambda record: record["created_ps"])
-        return kind, case.who, first["group"], first["seq"]
+        _, group_name, seq, _ = next(wait for wait in waits(case) if wait[3] & {*case.who})
+        return kind, case.who, group_name, seq
     program, (rank,) = program_of(case), case.who
     calls = [item for item in program.ranks[rank] if isinstance(item, Call)]
     group_name = calls[case.at].group
     seq = sum(call.group == group_name for call in calls[: case.at + 1])
     members = program.groups[group_name]
     return kind, case.who if len(members) > 2 else members, group_name, seq
+
+
+def waits(case):
+    """Each rank's wait for others: since when, for which collective, and for whom; in order."""
+    dumps, groups = drawn(case)
+    seen = {(r["group"], r["seq"], rank) for rank, records in dumps.items() for r in records}
+    started = [r for records in dumps.values() for r in records if r["state"] == "started"]
+    return sorted(
+        (r["created_ps"], r["group"], r["seq"], absent)
+        for r in started
+        if (absent := {m for m in groups[r["group"]] if (r["group"], r["seq"], m) not in seen})
+    )
 
 
 oracle(Diagnose)(found)
@@ -64,6 +67,20 @@ def some(kind, shapes, fault, **more):
     return draw
 
 
+def chains(rng):
+    """Cases in which others wait longest for a rank that waits itself."""
+    cases = []
+    for p, q in ((2, 4), (3, 3), (2, 5)):
+        longest = set()
+        while not longest:
+            who, step, layer = (int(q + rng.integers(q)), *map(int, rng.integers(1, 4, 2)))
+            times, at = int(rng.integers(1 << 20)), 2 + 8 * step + 2 + layer
+            case = Where((p, q), who=(who,), at=at, times=times, layers=(1, 3))
+            longest = waits(case)[0][3] - {who}
+        cases.append(case)
+    return cases
+
+
 hidden(
     recorder.test_a_rank_of_one_group_hangs,
     some(Diagnose, ((4,), (2,), (7,)), "hang"),
@@ -89,6 +106,11 @@ hidden(
     group("op", some(Diagnose, ((3,), (3, 3)), "op"), Diagnose((5,), "op", (0,), 4)),
     group("dtype", some(Diagnose, ((4,), (3, 3)), "dtype"), Diagnose((3, 4), "dtype", (0,), 7)),
     group("count", some(Diagnose, ((6,), (3, 4)), "size"), Diagnose((2, 4), "size", (0,), 6)),
+    group(
+        "several at once",
+        *(some(Diagnose, ((5,), (3, 3)), fault) for fault in ("op+size", "op+dtype", "dtype+size")),
+        weight=3,
+    ),
 )
 hidden(
     recorder.test_two_that_disagree,
@@ -101,9 +123,18 @@ hidden(
 )
 hidden(
     recorder.test_records_that_begin_at_different_numbers,
-    some(Diagnose, GRIDS, "hang", last=8, steps=8),
-    some(Diagnose, ((3, 3),), "op", last=9, steps=8),
-    some(Diagnose, ((2, 2, 2),), "hang", last=10, overlap=True),
+    group(
+        "numbers",
+        some(Diagnose, GRIDS, "hang", last=8, steps=8),
+        some(Diagnose, ((3, 3),), "op", last=9, steps=8),
+        some(Diagnose, ((2, 2, 2),), "hang", last=10, overlap=True),
+        weight=2,
+    ),
+    group(
+        "a group that is used seldom",
+        some(Diagnose, ((2, 5), (3, 3)), "", who=(), last=20, steps=7, layers=(3, 1), every=4),
+        weight=3,
+    ),
 )
 hidden(
     recorder.test_a_slow_rank,
@@ -113,6 +144,11 @@ hidden(
         *(some(Diagnose, GRIDS[:3], "slow", steps=12, factor=f) for f in (1.2, 1.34)),
     ),
     group("buckets", some(Diagnose, ((2, 4), (2, 2, 2)), "slow", steps=12, overlap=True)),
+    group(
+        "last in one of its groups",
+        some(Diagnose, ((2, 4), (3, 3), (4, 2)), "uneven", steps=2, layers=(12,)),
+        weight=2.5,
+    ),
 )
 hidden(
     recorder.test_nobody_is_slow,
@@ -126,4 +162,5 @@ hidden(
     group("several groups", some(Where, ((2, 4), (2, 2, 2), (3, 3)), "hang")),
     group("buckets", some(Where, ((2, 4), (2, 2, 2)), "hang", overlap=True, last=10)),
     group("disagreement", some(Where, ((3, 3), (2, 2, 2)), "dtype")),
+    group("others wait longer for a rank that waits", chains, weight=3),
 )
