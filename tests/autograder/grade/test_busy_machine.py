@@ -98,7 +98,7 @@ def idle(honest: list[Submission], tmp_path_factory: pytest.TempPathFactory) -> 
     found = table(tmp_path_factory.mktemp("idle"), honest, jobs=1)
     points = {name: sum(e[0] for k, e in each.items() if k != "status")  # type: ignore[index]
               for name, each in found.items()}  # fmt: skip
-    assert points["ada"] == 100 > points["bob"] > points["dee"] == 0
+    assert points["ada"] == pytest.approx(100) and 100 > points["bob"] > points["dee"] == 0
     return dict(found)
 
 
