@@ -101,7 +101,6 @@ def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.checking import case_files, inputs, run_report
     from ringside.checking.assertions import Verdict
-    from ringside.checking.suite import arguments, called_by, filled
     from ringside.session.session import Session
     from ringside.session.target import Target
     from ringside.timing.machine import Machine
@@ -120,6 +119,9 @@ def run(asked: argparse.Namespace) -> int:
         if case is None:
             args = inputs.arguments(path, target.function, size, options)
     if case is not None:
+        # pytest comes with it, which a program without a case doesn't wait for.
+        from ringside.checking.suite import arguments, called_by, filled
+
         case = case.with_(machine=asked.machine)
         folder = case_files.unit_of(path) or folder
         args = arguments(case)
