@@ -1,12 +1,13 @@
 """What the flight recorders of a training run hold, if something goes wrong in it.
 
 Ranks lie in a grid; each axis cuts them into groups of its own. A step adds up activations in the
-groups of the last axis, and gradients in those of the others. All ranks' operations are written
+groups of the last axis, and gradients in those of the others; some steps also add up the loss of
+all ranks. All ranks' operations are written
 down as the network would record them, and timed by the kit's own clock. Runs of the same program on
 real ranks of the network leave the same dumps; a test of the kit compares them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,20 +36,28 @@ class Program:
     Args:
         shape: extents of the grid's axes: tp; dp, tp; or pp, dp, tp.
         steps: steps of training.
-        fault: "hang", "kill", "op", "dtype", "size", "slow", or "": nothing goes wrong.
+        fault: "hang", "kill", "slow"; "op", "dtype", "size", or several of these, such as
+            "op+size"; "uneven": layers cost more and gradients less; or "": nothing goes wrong.
         who: the ranks that it happens to.
         at: how many calls they make before: they hang or die before the next one, or make it with
             another op, dtype or count.
-        factor: how slow they are.
+        factor: how slow they are, or how uneven.
         overlap: gradients travel in buckets while the next one is computed.
         jitter: how much the times of computations vary.
         seed: draws them.
+        layers: how many pairs of layers there are, by the coordinate on the first axis; the last
+            number is that of all further coordinates.
+        every: after how many steps the loss is added up; 0: never.
     """
 
     def __init__(
-        self, shape, steps, fault="", who=(), at=0, factor=1.5, overlap=False, jitter=0.05, seed=0
-    ):
+        self, shape, steps, fault="", who=(), at=0, factor=1.5, overlap=False, jitter=0.05, seed=0,
+        layers=(1,), every=0,
+    ):  # fmt: skip
         self.size = int(np.prod(shape))
+        rows = self.size // shape[0]  # ranks of one coordinate
+        self.layers = [layers[min(rank // rows, len(layers) - 1)] for rank in range(self.size)]
+        self.every = every
         self.fault, self.who, self.at, self.factor = fault, who, at, factor
         self.axes = AXES[-len(shape) :]
         self.groups = {"world": tuple(range(self.size)), **groups_of(shape, self.axes)}
@@ -68,13 +77,15 @@ class Program:
     def _of_rank(self, rank, steps, overlap, jitter, chance):
         """Seconds of work, calls, and None: wait for all that was begun."""
         items = [Call("world", "split") for _ in self.axes]
-        for _ in range(steps):
+        for step in range(steps):
             items += self._step(rank, overlap)
+            if self.every and (step + 1) % self.every == 0:
+                items.append(Call("world", "allreduce", "float64", 1))
         items = [
             item * float(1 + jitter * chance.uniform(-1, 1)) if isinstance(item, float) else item
             for item in items
         ]
-        if rank not in self.who or self.fault in ("", "slow"):
+        if rank not in self.who or self.fault in ("", "slow", "uneven"):
             return items
         places = [place for place, item in enumerate(items) if isinstance(item, Call)]
         if self.fault in ("hang", "kill"):
@@ -84,12 +95,13 @@ class Program:
 
     def _step(self, rank, overlap):
         tp, *others = (self.group_of[rank, axis] for axis in reversed(self.axes))
-        for _ in range(2):
-            yield 1e-3
+        uneven = self.factor if self.fault == "uneven" and rank in self.who else 1.0
+        for _ in range(2 * self.layers[rank]):
+            yield 1e-3 * uneven
             yield Call(tp, "allreduce", "float32", 256)
         for group in others:
             for bucket in range(2):
-                yield 2e-3
+                yield 2e-3 / uneven
                 yield Call(group, "allreduce", "float64", 2000 + 500 * bucket, waits=not overlap)
         if overlap and others:
             yield None
@@ -191,13 +203,15 @@ class _Run:
 
 
 def changed(call, fault):
-    """A call with another op, dtype or count."""
-    if fault == "op":
-        return Call(call.group, "allgather", call.dtype, call.count, call.waits)
-    if fault == "dtype":
-        other = {"float32": "float64", "float64": "float32"}[call.dtype]
-        return Call(call.group, call.op, other, call.count, call.waits)
-    return Call(call.group, call.op, call.dtype, call.count + 1, call.waits)
+    """A call with another op, dtype or count, or several of these."""
+    other_dtype = {"float32": "float64", "float64": "float32"}
+    faults = fault.split("+")
+    return replace(
+        call,
+        op="allgather" if "op" in faults else call.op,
+        dtype=other_dtype[call.dtype] if "dtype" in faults else call.dtype,
+        count=call.count + ("size" in faults),
+    )
 
 
 def groups_of(shape, axes):

@@ -16,7 +16,11 @@ WORDS = {
     "op": "makes its {} call with another op",
     "dtype": "makes its {} call with another dtype",
     "size": "makes its {} call with another count",
+    "op+dtype": "makes its {} call with another op and dtype",
+    "op+size": "makes its {} call with another op and count",
+    "dtype+size": "makes its {} call with another dtype and count",
     "slow": "computes {:g} times as long as the others",
+    "uneven": "computes layers {:g} times as long as the others, and gradients less long",
 }
 
 
@@ -25,8 +29,8 @@ class Diagnose(Formula):
     """What went wrong, and to whom: the first two entries of the answer.
 
     Attributes:
-        shape, steps, fault, who, at, factor, overlap, jitter, times: of ``checks.dumps.Program``,
-            whose seed is ``times``.
+        shape, steps, fault, who, at, factor, overlap, jitter, times, layers, every: of
+            ``checks.dumps.Program``, whose seed is ``times``.
         last: records that a rank keeps.
         gives: what must come out.
     """
@@ -42,6 +46,8 @@ class Diagnose(Formula):
     overlap: bool = False
     jitter: float = 0.05
     times: int = 0
+    layers: tuple = (1,)
+    every: int = 0
 
     whole = False  # whether group and seq are looked at, too
 
@@ -52,10 +58,12 @@ class Diagnose(Formula):
         grid = " x ".join(map(str, self.shape))
         what = "nothing goes wrong"
         if self.fault:
-            number = self.factor if self.fault == "slow" else ordinal(self.at + 1)
+            number = self.factor if self.fault in ("slow", "uneven") else ordinal(self.at + 1)
             ranks = " and ".join(map(str, self.who))
             who = f"rank {ranks}" if len(self.who) == 1 else f"each of the ranks {ranks}"
             what = f"{who} {WORDS[self.fault].format(number)}"
+        layers = " and ".join(map(str, self.layers))
+        grid += "" if self.layers == (1,) else f" with {layers} pairs of layers"
         return f"diagnose, where on a grid of {grid} {what}"
 
     def check_value(self, value):
@@ -89,7 +97,7 @@ class Diagnose(Formula):
         if right[0] == "dead":
             return f"Rank {right[1][0]} left no dump."
         begins = self._begins(dumps, groups) if self.last < MANY else ""
-        if begins:
+        if begins and right[0] != "none":
             return f"Compare records of the same seq: {begins}."
         for rank in sorted({*ranks} - {*right[1]} & {*dumps}):
             waits = next((r for r in dumps[rank] if r["state"] == "started"), None)
@@ -105,6 +113,8 @@ class Diagnose(Formula):
         if right[0] == "none":
             return "Nobody is last nearly everywhere, and all collectives are complete."
         if right[0] in ("type", "dtype", "size"):
+            if answer[0] in ("dtype", "size") and answer[0] != right[0]:
+                return "Ops are compared first, then dtypes, and counts last."
             return "Look at what the members of one collective that isn't complete have called."
         if self.whole:
             return "That in which the rank is missed for the longest time is asked for."
@@ -139,7 +149,7 @@ def program_of(case):
     """The program whose dumps a case has."""
     return Program(
         case.shape, case.steps, case.fault, case.who, case.at, case.factor, case.overlap,
-        case.jitter, case.times,
+        case.jitter, case.times, case.layers, case.every,
     )  # fmt: skip
 
 

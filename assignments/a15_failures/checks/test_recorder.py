@@ -41,6 +41,11 @@ def test_chains_of_waits(case, run):
     ),
     group("dtype", Diagnose((2, 4), "dtype", (1,), 6, gives=("dtype", (1,)))),
     group("count", Diagnose((2, 3), "size", (5,), 7, gives=("size", (5,)))),
+    group(
+        "several at once", Diagnose((4,), "op+size", (2,), 6, gives=("type", (2,))),
+        Diagnose((2, 4), "op+dtype", (7,), 11, gives=("type", (7,))),
+        Diagnose((2, 3), "dtype+size", (1,), 7, gives=("dtype", (1,))), weight=3,
+    ),
 )  # fmt: skip
 def test_members_that_disagree(case, run):
     """The one that differs from most."""
@@ -67,10 +72,18 @@ def test_ranks_without_a_dump(case, run):
 
 
 @suite.test(
-    "wrapped", "values", Diagnose((4,), who=(1,), at=9, last=6, gives=(MISSING, (1,))),
-    Diagnose((2, 4), who=(3,), at=17, last=7, gives=(MISSING, (3,))),
-    Diagnose((2, 2, 2), who=(5,), at=21, last=8, gives=(MISSING, (5,))),
-    Diagnose((2, 4), "dtype", (2,), 18, 7, gives=("dtype", (2,))),
+    "wrapped", "values",
+    group(
+        "numbers", Diagnose((4,), who=(1,), at=9, last=6, gives=(MISSING, (1,))),
+        Diagnose((2, 4), who=(3,), at=17, last=7, gives=(MISSING, (3,))),
+        Diagnose((2, 2, 2), who=(5,), at=21, last=8, gives=(MISSING, (5,))),
+        Diagnose((2, 4), "dtype", (2,), 18, 7, gives=("dtype", (2,))), weight=2,
+    ),
+    group(
+        "a group that is used seldom",
+        Diagnose((2, 4), "", (), 0, 20, 7, layers=(3, 1), every=4, gives=NOBODY),
+        Diagnose((3, 3), "", (), 0, 24, 8, layers=(1, 4), every=5, gives=NOBODY), weight=3,
+    ),
 )  # fmt: skip
 def test_records_that_begin_at_different_numbers(case, run):
     """The oldest records have left the recorder."""
@@ -88,6 +101,10 @@ def test_records_that_begin_at_different_numbers(case, run):
     group(
         "buckets",
         Diagnose((2, 3), "slow", (4,), steps=12, overlap=True, gives=("slow", (4,))),
+    ),
+    group(
+        "last in one of its groups",
+        Diagnose((2, 4), "uneven", (6,), steps=2, layers=(12,), gives=NOBODY), weight=2.5,
     ),
 )  # fmt: skip
 def test_a_slow_rank(case, run):
@@ -110,6 +127,11 @@ def test_nobody_is_slow(case, run):
         Where((2, 2, 2), who=(6,), at=12, overlap=True, gives=(MISSING, (6,), "dp2", 4)),
     ),
     group("disagreement", Where((2, 4), "op", (6,), 10, gives=("type", (6,), "tp1", 5))),
+    group(
+        "others wait longer for a rank that waits",
+        Where((2, 4), who=(6,), at=13, times=2, layers=(1, 3), gives=(MISSING, (6,), "dp2", 3)),
+        Where((3, 3), who=(4,), at=14, layers=(1, 3), gives=(MISSING, (4,), "dp1", 3)), weight=3,
+    ),
 )  # fmt: skip
 def test_which_collective(case, run):
     """That which is waited for longest."""
