@@ -4,7 +4,7 @@ import itertools
 
 from checks import test_recorder as recorder
 from checks.dumps import Call
-from checks.recorder_cases import Diagnose, Where, drawn, program_of
+from checks.recorder_cases import Complete, Diagnose, Where, drawn, program_of
 
 from ringside.checking.suite import group, hidden, oracle
 
@@ -42,6 +42,7 @@ def waits(case):
 
 oracle(Diagnose)(found)
 oracle(Where)(found)
+oracle(Complete)(found)
 
 GRIDS = ((2, 4), (4, 2), (2, 2, 2), (3, 3), (2, 2, 4))
 
@@ -132,7 +133,8 @@ hidden(
     ),
     group(
         "a group that is used seldom",
-        some(Diagnose, ((2, 5), (3, 3)), "", who=(), last=20, steps=7, layers=(3, 1), every=4),
+        some(Complete, ((2, 5), (3, 3)), "", who=(), last=20, steps=7, layers=(3, 1), every=4),
+        some(Diagnose, ((5,),), "hang", every=2),
         weight=3,
     ),
 )
