@@ -38,7 +38,7 @@
 import numpy as np
 
 import ringside
-from ringside import Failures, Hang, Kill, Slow, guess, reveal
+from ringside import Failures, Flip, Hang, Kill, Slow, guess, reveal
 
 # %load_ext ringside
 
@@ -413,3 +413,56 @@ reveal("a15/interval", best)
 # **Explain.** By how much does the lost share grow if you write three times as often, or three
 # times as rarely? Which of the two would you rather choose if you don't know how often your machine
 # stops?
+
+# %% [markdown]
+# ## 7. A bit that nobody sees (extra)
+#
+# A death is loud. A wrong bit isn't: the run goes on, with other numbers. The network can flip any
+# bit of any message, and here you find it. A product has no message to check; but its rows and
+# columns have sums that you know beforehand.
+
+# %%
+# {{module checked}}
+
+# %%
+# {{check checked}}
+
+# %% [markdown]
+# How much does one flipped bit change? The next cell flips each of the 64 bits of 1000 numbers.
+
+# %% tags=["predict"]
+guess(
+    "a15/bits",
+    "One bit of a 64-bit float is flipped, any of the 64. In how many of 100 cases does the number "
+    "change by more than 1 %?",
+    unit="%",
+)
+
+# %%
+numbers = np.random.default_rng(2).standard_normal(1000)
+words = numbers.view(np.uint64)[:, None] ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
+with np.errstate(all="ignore"):
+    changes = np.abs(words.view(np.float64) / numbers[:, None] - 1)
+grave = 100 * np.mean(~(changes <= 0.01))
+for bit in (0, 20, 40, 51, 52, 62, 63):
+    print(f"bit {bit:2}: changed by {np.nanmedian(changes[:, bit]):.0e} of itself, typically")
+
+# %%
+reveal("a15/bits", grave)
+
+# %% [markdown]
+# Your all-reduce on four ranks. A low bit of rank 2's fifth message is flipped, then a high one.
+
+# %%
+vectors = [(row,) for row in np.random.default_rng(3).standard_normal((4, 1000))]
+plain = ringside.run("checked.py:all_reduce", 4, vectors)
+print(f"nothing flipped: rank {plain.values[0][1]}, {max(plain.sent_bytes()):,} bytes")
+for bit in (64, 126):
+    hit = ringside.run("checked.py:all_reduce", 4, vectors, failures=Failures(Flip(2, 5, bit)))
+    (total, sender), off = hit.values[0], np.abs(hit.values[0][0] - plain.values[0][0]).max()
+    print(f"bit {bit}: rank {sender}, off by {off:.0e}, {max(hit.sent_bytes()):,} bytes")
+
+# %% [markdown]
+# **Explain.** Why may the sums that a message carries be compared for equality, and those of a
+# product not? Which flips does your `product` miss, and why is that no harm? What does it cost to
+# check a product of two matrices of 4096 x 4096?

@@ -11,7 +11,7 @@ import pytest
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a15_failures"
 OURS = (
     *("checks", "checks.cases", "checks.cases_checkpoint", "checks.cases_neighbour"),
-    *("interval", "given", "given.model", "given.training"),
+    *("checked", "checks.cases_checked", "interval", "given", "given.model", "given.training"),
 )
 
 
@@ -80,3 +80,29 @@ def test_the_examples_of_interval(module):
     assert interval.lost_share(1000, 30, 300, 10_000) == pytest.approx(0.1055, abs=5e-5)
     assert interval.best_interval(5, 15) == pytest.approx(9.167, abs=5e-4)
     assert interval.walk(100, 10, 30, [250], 400) == 310
+
+
+def test_bytes_of_checked(module):
+    sum_of = module("checks.cases_checked").Sum(4, n=11)
+    assert sum_of.most == 240
+    assert sum_of.with_(flip="1#2:bit3").most == 480
+
+
+def test_an_element_that_was_not_mended_is_told(module):
+    from ringside.checking import Verdict
+
+    case = module("checks.cases_checked").Products(1, count=1)
+    ((a, b),) = case.factors_of(0)
+    c, calls = a @ b, [(*a.shape, b.shape[1])]
+    wrong = c.copy()
+    wrong[0, 1] += 1
+    for answer, says in (
+        ((c, c, None, calls, (0, 1)), "place is \\(0, 1\\); no element was wrong"),
+        ((wrong, c, (0, 1), calls, (0, 1)), "element \\(0, 1\\) was wrong, and is"),
+        ((wrong, c, None, calls, None), "isn't the one that mul gave"),
+        ((c, c, None, calls * 2, None), "called mul 2 times"),
+    ):
+        run = SimpleNamespace(error=None, values=[[answer]])
+        with pytest.raises(Verdict, match=says):
+            case.check(run)
+            case.check_places(run)
