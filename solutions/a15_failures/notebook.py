@@ -372,7 +372,83 @@ print(reader.diagnose(hung.recorder().dumps, hung.recorder().groups))
 # of two ranks differ by a millisecond: would the rank that hangs still be found, and the slow one?
 
 # %% [markdown]
-# ## 6. How often to write a checkpoint (extra)
+# ## 6. A replica comes back
+#
+# Until now the ranks that were left went on with fewer. With several replicas a new one can come
+# in while the others train: it gets its state from a peer that has the same shard. Nobody reads a
+# checkpoint, and nobody should have to wait. Lecture 15, section 8 draws the protocol, as torchft
+# has it; `given/quorum_torch.py` is the part of it that says who takes part.
+
+# %%
+# {{module heal_torch}}
+
+# %%
+# {{check heal_torch}}
+
+# %%
+# %%writefile heal_run.py
+import torch
+from given.quorum_torch import Lighthouse
+from heal_torch import Replicated
+
+import ringside
+
+
+def train(group, num_steps, new):
+    torch.manual_seed(group.rank() if group.rank() in new else -1)
+    w, m, v = torch.rand(3, 4000, dtype=torch.float64)
+    state = {"w": w, "m": m, "v": v, "step": -1 if group.rank() in new else 6}
+
+    def gradient_of(w, step):
+        ringside.compute(seconds=1e-3, phase="gradient")
+        return w.clone()
+
+    trainer, taken = Replicated(state, Lighthouse(group, num_shards=1)), []
+    while sum(taken) < num_steps:
+        taken.append(trainer.step(gradient_of))
+    return taken, state["step"], float(state["w"].sum())
+
+
+# %% [markdown]
+# Three replicas of one rank, on a wire of 10 ns a byte. A gradient takes 1 ms. A state has 96,008
+# bytes, so its copy takes 0.96 ms, and the sum of 32,000 bytes over three ranks takes 0.43 ms.
+
+# %% tags=["predict"]
+guess(
+    "a15/join",
+    "Replica 1 is new. How long does the step take in which it joins?",
+    unit="ms",
+)
+
+# %%
+wire = ringside.Machine("wire", alpha_s=1e-6, beta_s_per_byte=1e-8)
+joins = ringside.run("heal_run.py:train", 3, (1, (1,)), machine=wire)
+print(f"{joins.makespan_s * 1e3:.2f} ms")
+for rank, (taken, step, total) in enumerate(joins.values):
+    print(f"rank {rank}: {taken}, step {step}, sum of w {total:.12f}")
+
+# %%
+reveal("a15/join", joins.makespan_s * 1e3)
+
+# %% [markdown]
+# **Run.** Replica 0, which gives its state, dies in the midst of that.
+
+# %%
+dies = ringside.run(
+    "heal_run.py:train", 3, (2, (1,)), machine=wire, failures=Failures(Kill(0, at_s=0.5e-3))
+)
+for rank in (1, 2):
+    taken, step, total = dies.values[rank]
+    print(f"rank {rank}: {taken}, step {step}, sum of w {total:.12f}")
+
+# %% [markdown]
+# **Explain.** Who gives replica 1 its state in the second attempt, and by what is the sum divided
+# then? What would have come of replica 1 if it had taken over the step's number as soon as that
+# arrived? A state of 14 bytes a parameter, 70 billion parameters on 64 GPUs a replica, 50 GB/s:
+# how long is the copy, and can it hide behind a step of 10 s?
+
+# %% [markdown]
+# ## 7. How often to write a checkpoint (extra)
 #
 # With copies in memory you still write checkpoints, for the day on which both nodes of a pair die.
 # Lecture 15 derives the best interval. Here you also walk along a run whose stops are known, and
@@ -415,7 +491,7 @@ reveal("a15/interval", best)
 # stops?
 
 # %% [markdown]
-# ## 7. A bit that nobody sees (extra)
+# ## 8. A bit that nobody sees (extra)
 #
 # A death is loud. A wrong bit isn't: the run goes on, with other numbers. The network can flip any
 # bit of any message, and here you find it. A product has no message to check; but its rows and

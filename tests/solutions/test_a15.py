@@ -11,7 +11,15 @@ import pytest
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a15_failures"
 OURS = (
     *("checks", "checks.cases", "checks.cases_checkpoint", "checks.cases_neighbour"),
-    *("checked", "checks.cases_checked", "interval", "given", "given.model", "given.training"),
+    *(
+        "checked",
+        "checks.cases_checked",
+        "checks.cases_heal_torch",
+        "interval",
+        "given",
+        "given.model",
+        "given.training",
+    ),
 )
 
 
@@ -106,3 +114,26 @@ def test_an_element_that_was_not_mended_is_told(module):
         with pytest.raises(Verdict, match=says):
             case.check(run)
             case.check_places(run)
+
+
+def test_states_that_heal(module):
+    cases = module("checks.cases_heal_torch")
+    assert cases.Healing(6, n=1000).copy_nbytes == 24_008
+    case = cases.Healing(6, new=(1,), behind=(0,))
+    assert (case.healthy, case.joining) == ([2], [0, 1])
+    assert [case.state(rank)["step"] for rank in range(6)] == [4, 4, -1, -1, 6, 6]
+    assert np.isnan(case.state(2)["w"][0])
+
+
+def test_a_replica_that_died_may_be_in_its_last_step(module):
+    from ringside.trace import Kind, Op, Trace
+
+    case = module("checks.cases_heal_torch").Healing(3, 1, new=(1,), dying=(0,))
+    passes = {0: [6], 1: [7], 2: [6, 7]}
+    ops = [[Op(Kind.PASS, detail=("gradient", step, 0)) for step in passes[r]] for r in range(3)]
+    state = {"w": 0, "m": 0, "v": 0, "step": 8}
+    run = SimpleNamespace(
+        trace=Trace(3, ops, [[]] * 3, ""), values=[None, state, state],
+        deaths=[SimpleNamespace(rank=0)],
+    )  # fmt: skip
+    assert case.who_computed(run) == [[[0, 2], [1, 2]], [[2], [1, 2]]]
