@@ -17,26 +17,29 @@ def products(comm, pairs, places, bits):
     """
     product, answers = find("checked:product"), []
     for (a, b), drawn in zip(pairs, places, strict=True):
-        calls, given = [], []
+        calls, scale = [], np.linalg.norm(a) * np.linalg.norm(b)
 
-        def mul(x, y, a=a, b=b, drawn=drawn, calls=calls, given=given):
+        def mul(x, y, drawn=drawn, scale=scale, calls=calls):
             calls.append((*x.shape, y.shape[1]))
-            right = _multiplied(x, y)
-            scale = np.linalg.norm(a) * np.linalg.norm(b)
-            at = tuple(int(part * size) for part, size in zip(drawn, right.shape, strict=False))
-            wrong = right.copy()
+            c = _multiplied(x, y)
             if bits != "none" and len(calls) == 1:
-                wrong[at] = _flipped(right[at], drawn[2], bits, scale)
-            given.append((right[: len(a), : b.shape[1]], at if wrong[at] != right[at] else None))
-            return wrong
+                at = _place(drawn, c.shape)
+                c[at] = _flipped(c[at], drawn[2], bits, scale)
+            return c
 
         c, place = product(a, b, mul)
-        right, at = given[0] if given else (np.zeros((len(a), b.shape[1])), None)
-        if at is not None and not (at[0] < len(a) and at[1] < b.shape[1]):
-            at = None  # a checksum was hit
+        where = None
+        if bits != "none" and calls:
+            row, column = _place(drawn, calls[0][::2])
+            if row < len(a) and column < b.shape[1]:  # else a checksum was hit
+                where = row, column
         place = None if place is None else tuple(int(index) for index in place)
-        answers.append((c, right, at, calls, place))
+        answers.append((c, _multiplied(a, b), where, calls, place))
     return answers
+
+
+def _place(drawn, shape):
+    return int(drawn[0] * shape[0]), int(drawn[1] * shape[1])
 
 
 def _multiplied(x, y):
