@@ -41,4 +41,5 @@ def shrink(group: dist.ProcessGroup) -> dist.ProcessGroup:
         return group
     from ringside.pytorch.front import group_of  # which real ranks must not import
 
-    return group_of(group.among_survivors("shrink"))
+    alive: dist.ProcessGroup = group_of(group.among_survivors("shrink"))
+    return alive

@@ -218,15 +218,18 @@ def in_the_sum(case):
 
 
 def anywhere(case, count):
-    """Replicas die at drawn operations, half of them in the first step."""
+    """Replicas die in the midst of a copy, if they have one, and at drawn operations."""
 
     def choose(run):
         rank = case.dying[0] * case.shards
         first, last = _sums(run, case, rank)[0], len(run.trace.ops[rank])
         rng = np.random.default_rng([case.seed, 11])
-        early = rng.choice(np.arange(1, first + 6), count - count // 2, replace=False)
+        ops = run.trace.ops[case.members[rank] if case.members else rank]
+        copies = [index for index, op in enumerate(ops) if op.kind in (Kind.ISEND, Kind.IRECV)]
+        midst = [index + 2 for index in copies[:1]]
+        early = rng.choice(np.arange(1, first + 6), count - count // 2 - len(midst), replace=False)
         late = rng.choice(np.arange(first + 6, last + 1), count // 2, replace=False)
-        for op in (*early, *late):
+        for op in (*midst, *early, *late):
             yield ",".join(f"{rank}@op{op}" for rank in _ranks(case, case.dying))
 
     return choose

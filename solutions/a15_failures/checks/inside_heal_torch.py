@@ -44,4 +44,5 @@ def trained(group, state, targets, num_shards, num_steps, num_flops, error):
             raise
         if taken == num_steps:
             break
-    return trainer.state | {"step": int(trainer.state["step"])}
+    w, m, v, step = (trainer.state[name] for name in ("w", "m", "v", "step"))
+    return {"w": w, "m": m, "v": v, "step": int(step)}

@@ -303,12 +303,11 @@ hidden(
 hidden(
     heal.test_a_death_in_the_sum,
     Healing(4, 1, new=(), num_steps=3, dying=(1,)),
-    Healing(3, 1, new=(0,), dying=(2,)),
-    Healing(6, new=(), dying=(1,)),
+    Healing(6, new=(), num_steps=1, dying=(1,)),
 )
 hidden(
     heal.test_a_death_anywhere,
-    group("who gives its state", Healing(4, 1, new=(1, 3), dying=(2,))),
+    group("who gives its state", Healing(4, 1, new=(1, 3), dying=(2,)), weight=2),
     group("who gets it", Healing(3, 1, new=(2,), dying=(2,))),
     group("replicas of two ranks", Healing(6, dying=(0,))),
 )
