@@ -77,8 +77,8 @@ class Replicated:
         for work in works:
             try:
                 work.wait()
-            except RuntimeError as error:
-                if not lost(error):
+            except RuntimeError as death:
+                if not lost(death):
                     raise
                 complete = False
         if not self.quorum.commit(complete):
