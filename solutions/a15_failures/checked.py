@@ -11,8 +11,8 @@
                                        +-------------+
 
 The network flips at most one bit of one message in a run of ``all_reduce``; the sender keeps what
-it had. In a product, one element of one result may be wrong. Lecture 15 has such errors among the
-causes that stop a run; these are the ones that don't stop it.
+it had. In a product, one element of one result may be wrong. Nobody gets an error for that: a run
+goes on with other numbers.
 
 A checksum of bytes is equal or it isn't, whatever the numbers are. A sum of products isn't: adding
 up a row of c rounds in another order than a times the row sums of b, so a tolerance is needed.
