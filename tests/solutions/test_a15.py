@@ -2,24 +2,20 @@
 
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from ringside import Failures, Kill, Session
+
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a15_failures"
 OURS = (
     *("checks", "checks.cases", "checks.cases_checkpoint", "checks.cases_neighbour"),
-    *(
-        "checked",
-        "checks.cases_checked",
-        "checks.cases_heal_torch",
-        "interval",
-        "given",
-        "given.model",
-        "given.training",
-    ),
+    *("checks.cases_checked", "checks.cases_heal_torch", "checked", "interval"),
+    *("given", "given.model", "given.training"),
 )
 
 
@@ -137,3 +133,22 @@ def test_a_replica_that_died_may_be_in_its_last_step(module):
         deaths=[SimpleNamespace(rank=0)],
     )  # fmt: skip
     assert case.who_computed(run) == [[[0, 2], [1, 2]], [[2], [1, 2]]]
+
+
+def test_a_replica_that_died_comes_back_in_the_next_run(module):
+    pytest.importorskip("torch")
+    case = module("checks.cases_heal_torch").Healing(3, 1, new=())
+    with Session(SOLUTION) as session:
+        call = partial(session.call, case.through, machine="textbook")
+        arguments = [case.inputs(rank) for rank in range(3)]
+        first = call(3, arguments, failures=Failures(Kill(1, op=3))).raise_for_error()
+        states = [first.values[rank] or case.state(rank) | {"step": -1} for rank in range(3)]
+        assert [state["step"] for state in states] == [8, -1, 8]
+        then = [
+            (state | {"newest": 8}, *given[1:])
+            for state, given in zip(states, arguments, strict=True)
+        ]
+        last = call(3, then).raise_for_error().values
+    for state in last:
+        assert state["step"] == 10
+        assert all(np.array_equal(state[part], last[0][part]) for part in "wmv")
