@@ -18,7 +18,7 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
-from ringside.failures import Failures, Hang, Kill, Slow
+from ringside.failures import Failures, Flip, Hang, Kill, Slow
 from ringside.kit import VERSION
 from ringside.session.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
@@ -35,6 +35,7 @@ __all__ = [
     "DeadlockError",
     "Failures",
     "GuessError",
+    "Flip",
     "Hang",
     "Kill",
     "LimitError",

@@ -1,4 +1,4 @@
-"""Failures that a run is given: which ranks die, hang or are slow, and what goes with them."""
+"""Failures that a run is given: ranks that die, hang or are slow, and bits that are flipped."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ COLLECTIVES = ("split", "all", "none")
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _TEXT = re.compile(r"(node)?(\d+)@(?:op(\d+)|(\d+(?:\.\d+)?(?:e-?\d+)?)(s|ms|us|µs|ns))")
 _SLOW = re.compile(r"(\d+)x(\d+(?:\.\d+)?)")
+_FLIP = re.compile(r"(\d+)#(\d+):bit(\d+)")
 
 AnyStop = TypeVar("AnyStop", bound="Stop")
 
@@ -130,12 +131,57 @@ class Slow:
         return cls(int(match[1]), float(match[2]))
 
 
+@dataclass(frozen=True)
+class Flip:
+    """A bit of one message that is another one when the message arrives.
+
+    Its sender keeps what it had. What the library's own collectives send isn't hit.
+
+    Args:
+        rank: of the world, which sends the message.
+        message: which one of those that it sends, from 1 on.
+        bit: of the payload. Bit 0 is the lowest one of the first byte, so in a message of 64-bit
+            numbers bit 62 is the highest bit of the first one's exponent.
+    """
+
+    rank: int
+    message: int
+    bit: int
+
+    def __post_init__(self) -> None:
+        if self.rank < 0 or self.message < 1 or self.bit < 0:
+            raise TargetError(f"{self!r}: give a rank, a message from 1 on, and a bit from 0 on.")
+
+    def __str__(self) -> str:
+        return f"{self.rank}#{self.message}:bit{self.bit}"
+
+    @classmethod
+    def parse(cls, text: str) -> Flip:
+        """A flip as the command line has it.
+
+        Raises:
+            TargetError: it is none.
+
+        >>> Flip.parse("2#5:bit62")
+        Flip(rank=2, message=5, bit=62)
+        """
+        match = _FLIP.fullmatch(text)
+        if match is None:
+            raise TargetError(
+                f"--flip {text}: write 2#5:bit62, which is bit 62 of the 5th message of rank 2."
+            )
+        return cls(*map(int, match.groups()))
+
+
+AnyFailure = Kill | Hang | Slow | Flip
+
+
 class Failures:
     """What goes wrong in a run.
 
     Args:
-        given: kills and hangs, in the order of their times, and slow ranks. The moment of each is
-            found in a run with only those before it, which is made first.
+        given: kills and hangs, in the order of their times; slow ranks; and bits that are flipped.
+            The moment of a kill is found in a run with only those before it, which is made first.
         in_flight: what becomes of messages that a dead rank had sent and that had not arrived when
             it died: "delivered" or "lost".
         collectives: who gets the result of a library collective in which a rank dies after it has
@@ -148,7 +194,7 @@ class Failures:
 
     def __init__(
         self,
-        *given: Kill | Hang | Slow,
+        *given: AnyFailure,
         in_flight: str = "delivered",
         collectives: str = "split",
         detect_s: float | None = None,
@@ -166,6 +212,10 @@ class Failures:
         self.slow = {item.rank: item.factor for item in slow}
         if len(self.slow) < len(slow):
             raise TargetError(f"{slow}: give each rank one factor.")
+        flips = [item for item in given if isinstance(item, Flip)]
+        self.flips = {(item.rank, item.message): item.bit for item in flips}
+        if len(self.flips) < len(flips):
+            raise TargetError(f"{flips}: flip one bit of a message.")
         self.in_flight = in_flight
         self.collectives = collectives
         self.detect_s = detect_s
@@ -178,12 +228,20 @@ class Failures:
         lost: bool,
         hangs: Sequence[str] | None = None,
         slow: Sequence[str] | None = None,
+        flips: Sequence[str] | None = None,
     ) -> Failures | None:
-        """What ``--kill``, ``--lost``, ``--hang`` and ``--slow`` ask for; None: nothing.
+        """What ``--kill``, ``--lost``, ``--hang``, ``--slow`` and ``--flip`` ask for.
+
+        Returns:
+            None: nothing.
 
         Raises:
             TargetError: one of them can't be read.
         """
         stops: list[Kill | Hang] = [*map(Kill.parse, kills or ()), *map(Hang.parse, hangs or ())]
-        given: list[Kill | Hang | Slow] = [*stops, *map(Slow.parse, slow or ())]
+        given: list[AnyFailure] = [
+            *stops,
+            *map(Slow.parse, slow or ()),
+            *map(Flip.parse, flips or ()),
+        ]
         return cls(*given, in_flight="lost" if lost else "delivered") if given else None

@@ -53,7 +53,7 @@ from ringside.checking.assertions import (
 )
 from ringside.errors import MachineError, TargetError
 from ringside.factors import Factors
-from ringside.failures import Failures, Kill
+from ringside.failures import Failures, Flip, Kill
 from ringside.timing.machine import Machine
 from ringside.units import format_count
 
@@ -106,6 +106,7 @@ class Case:
             (``ringside.factors``).
         kill: which ranks of ``comm`` die, and when, by comma: "2@op17,0@1.2ms".
         lost: what they have sent and what hasn't arrived never does.
+        flip: bits of messages that are flipped, by comma: "2#5:bit62".
         collectives: who gets the result of a collective that breaks (``ringside.Failures``).
     """
 
@@ -129,6 +130,7 @@ class Case:
     announced: bool = False
     kill: str = ""
     lost: bool = False
+    flip: str = ""
     collectives: str = "split"
 
     # What a class of cases says
@@ -234,20 +236,26 @@ class Case:
         """What goes wrong in its run; None: nothing.
 
         Raises:
-            TargetError: ``kill`` names nobody, or is no list of kills.
+            TargetError: ``kill`` or ``flip`` names nobody, or is no list.
         """
-        if not self.kill:
+        if not self.kill and not self.flip:
             return None
-        kills = [Kill.parse(word) for word in self.kill.split(",")]
+        kills = [Kill.parse(word) for word in self.kill.split(",") if word]
         if any(kill.node < 0 and kill.rank >= self.p for kill in kills):
             raise TargetError(f"kill {self.kill}: there is no such rank among {self.p}.")
+        flips = [Flip.parse(word) for word in self.flip.split(",") if word]
+        if any(flip.rank >= self.p for flip in flips):
+            raise TargetError(f"flip {self.flip}: there is no such rank among {self.p}.")
         if self.members:
             kills = [
                 dataclasses.replace(kill, rank=self.members[kill.rank]) if kill.node < 0 else kill
                 for kill in kills
             ]
+            flips = [dataclasses.replace(flip, rank=self.members[flip.rank]) for flip in flips]
         in_flight = "lost" if self.lost else "delivered"
-        return Failures(*kills, in_flight=in_flight, collectives=self.collectives, seed=self.seed)
+        return Failures(
+            *kills, *flips, in_flight=in_flight, collectives=self.collectives, seed=self.seed
+        )
 
     def survivors(self, run: Result) -> list[int]:
         """The ranks of ``comm`` that are alive at the end of a run."""
@@ -296,7 +304,8 @@ class Case:
         announced = "passes announced" if self.announced else ""
         lost = ", what is on its way lost" if self.lost else ""
         killed = f"kill {self.kill}{lost}" if self.kill else ""
-        told = ", ".join(filter(None, [self.told, announced, killed]))
+        flipped = f"flip {self.flip}" if self.flip else ""
+        told = ", ".join(filter(None, [self.told, announced, killed, flipped]))
         ranks = f"{self.function} on {format_count(self.p, 'rank')}"
         return f"{ranks}, {told}" if told else ranks
 
@@ -386,7 +395,7 @@ class Formula(Case):
 
     unsaid: ClassVar[tuple[str, ...]] = (
         "p", "seed", "members", "world", "machine", "latencies", "announced",
-        "kill", "lost", "collectives",
+        "kill", "lost", "flip", "collectives",
     )  # fmt: skip
 
     def arguments(self) -> tuple[Any, ...]:
@@ -449,7 +458,7 @@ def _said(name: str, value: Any) -> str:
 def _spelled(value: Any) -> str:
     """A value as it stands in a line: without blanks, or in quotes."""
     if isinstance(value, str):
-        bare = value and all(char.isalnum() or char in "_.,:+-=/@" for char in value)
+        bare = value and all(char.isalnum() or char in "_.,:+-=/@#" for char in value)
         return value if bare and _literal(value) == value else f"'{value}'"
     return repr(value).replace(", ", ",").replace(": ", ":")
 

@@ -1,4 +1,4 @@
-"""For tests in which ranks die: a case for each moment of a run in which nobody dies.
+"""For tests in which ranks die, or bits are flipped: a case for each moment of a run without.
 
     for killed in killed_cases(ranks, case, lambda run: every_kill(run, 2)):
         with line_of(killed):
@@ -16,10 +16,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ringside.checking.assertions import Verdict, assert_ran
 from ringside.checking.cases import Case
 from ringside.checking.suite import called
 from ringside.session.session import Result
+from ringside.trace import Kind
 
 AnyCase = TypeVar("AnyCase", bound=Case)
 
@@ -44,6 +47,34 @@ def killed_cases(
     assert_ran(run, case)
     for number, kill in enumerate(choose(run)):
         yield case.with_(kill=kill, lost=number % 2 == 1)
+
+
+def flipped_cases(ranks: Any, case: AnyCase, count: int) -> Iterator[AnyCase]:
+    """The case with a flip of a drawn bit of a drawn message of its run, so many times.
+
+    Ranks send alike often in turn: each one's messages are hit.
+    """
+    if case.flip:
+        yield case
+        return
+    run = called(ranks, case)
+    assert_ran(run, case)
+    sizes = [
+        [op.nbytes for op in run.trace.ops[rank] if op.kind == Kind.ISEND and op.nbytes]
+        for rank in case.members or range(case.p)
+    ]
+    rng = np.random.default_rng([case.seed, _FLIPS])
+    senders = [rank for rank, sent in enumerate(sizes) if sent]
+    if not senders:
+        raise case.fail("no rank sends a message of its own.")
+    for number in range(count):
+        rank = senders[number % len(senders)]
+        message = int(rng.integers(len(sizes[rank])))
+        bit = int(rng.integers(8 * sizes[rank][message]))
+        yield case.with_(flip=f"{rank}#{message + 1}:bit{bit}")
+
+
+_FLIPS = 1 << 22  # what is drawn from a seed beside the ranks' inputs
 
 
 @contextlib.contextmanager

@@ -314,7 +314,7 @@ def called(
             nobody dies has failed.
     """
     try:
-        more: dict[str, Any] = {"failures": case.failures} if case.kill else {}
+        more: dict[str, Any] = {"failures": case.failures} if case.kill or case.flip else {}
         if case.stored:
             more["stores"] = filled(ranks, case) if stores is None else stores
         result: Result = ranks.call(
@@ -328,7 +328,7 @@ def called(
             **more,
         )
     except TargetError as error:
-        if not case.kill:
+        if not case.kill and not case.flip:
             raise
         raise case.fail(str(error)) from None
     return result

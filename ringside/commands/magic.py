@@ -42,6 +42,7 @@ _PARSER.add_argument("--kill", action="append")
 _PARSER.add_argument("--lost", action="store_true")
 _PARSER.add_argument("--hang", action="append")
 _PARSER.add_argument("--slow", action="append")
+_PARSER.add_argument("--flip", action="append")
 _PARSER.add_argument("--no-timeline", action="store_true")
 
 
@@ -56,12 +57,13 @@ def run_cell(line: str, cell: str) -> Result | None:
         print(f"%%ranks: {error}")
         print("usage: %%ranks WORLD_SIZE [--machine NAME] [--seed N] [--timeout S] [--no-timeline]")
         print("       [--kill WHO@WHEN] [--lost] [--hang WHO@WHEN] [--slow RANKxFACTOR]")
+        print("       [--flip RANK#MESSAGE:BIT]")
         return None
     folder = Path.cwd().resolve()
     with _script(folder, cell) as name, Session(folder, machine=args.machine) as session:
         result = session.call(
             name, args.world_size, [], seed=args.seed, timeout_s=args.timeout,
-            failures=Failures.asked(args.kill, args.lost, args.hang, args.slow),
+            failures=Failures.asked(args.kill, args.lost, args.hang, args.slow, args.flip),
         )  # fmt: skip
     for rank, printed in enumerate(result.output):
         for text in printed.splitlines():

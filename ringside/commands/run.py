@@ -69,6 +69,10 @@ def add_parser(commands: Any) -> None:
         help="let a rank compute longer: 1x1.34 is rank 1, 1.34 times as long; may come again",
     )  # fmt: skip
     parser.add_argument(
+        "--flip", action="append", metavar="RANK#MESSAGE:BIT",
+        help="let a bit arrive wrong: 2#5:bit62 is bit 62 of the 5th message that rank 2 sends",
+    )  # fmt: skip
+    parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
     parser.add_argument(
@@ -127,7 +131,7 @@ def run(asked: argparse.Namespace) -> int:
         args = arguments(case)
     name = f"{target.file}:{target.function}" if target.function else target.file
     what = f"{name} on {format_count(asked.ranks, 'rank')}"
-    failures = Failures.asked(asked.kill, asked.lost, asked.hang, asked.slow)
+    failures = Failures.asked(asked.kill, asked.lost, asked.hang, asked.slow, asked.flip)
     failures = failures or (case.failures if case else None)
     machine = Machine.load(asked.machine)
     if asked.debug is not None:

@@ -8,7 +8,7 @@ candidates      what a wildcard or a probe could take; the engine chooses among 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from ringside.errors import LimitError
 from ringside.network.bounds import MOST_LOOKED_AT, Ledger
@@ -28,6 +28,7 @@ from ringside.network.wire import (
 )
 from ringside.timing.queries import Query
 from ringside.trace import Kind, Mode, make_op
+from ringside.units import ordinal
 
 # Plain numbers: an enumeration costs time at every comparison.
 _SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
@@ -35,7 +36,11 @@ _SEND_KIND, _RECEIVE_KIND = int(Kind.ISEND), int(Kind.IRECV)
 
 
 class Messages:
-    """All messages of a run that are not received yet, and the receives that wait for one."""
+    """All messages of a run that are not received yet, and the receives that wait for one.
+
+    Args:
+        flips: by rank and by the number of a message among its own, the bit that is flipped.
+    """
 
     def __init__(
         self,
@@ -45,7 +50,9 @@ class Messages:
         eager_threshold: int,
         notes: Notes,
         deaths: Deaths,
+        flips: Mapping[tuple[int, int], int],
     ) -> None:
+        self._flips = flips
         self._peers = peers
         self._deaths = deaths
         self._ledger, self._limits = ledger, ledger.limits
@@ -74,6 +81,8 @@ class Messages:
         # Numbered by sender, not by arrival, which differs from run to run.
         message = peer.sent * self._world_size + peer.rank
         peer.sent += 1
+        if self._flips:
+            payload = self._flipped(peer, payload)
         request = self._requests.open(peer, number)
         eager = mode == _BUFFERED or (mode != _SYNC and counted < self._eager_threshold)
         request.ready = eager
@@ -96,6 +105,19 @@ class Messages:
                 "what is sent before more is sent.",
             )
         return request
+
+    def _flipped(self, peer: Peer, payload: bytes) -> bytes:
+        """What arrives of the message that a rank sends now."""
+        bit = self._flips.get((peer.rank, peer.sent), -1)
+        if not 0 <= bit < 8 * len(payload):
+            return payload
+        changed = bytearray(payload)
+        changed[bit // 8] ^= 1 << bit % 8
+        told = (
+            f"Bit {bit} of the {ordinal(peer.sent)} message that rank {peer.rank} sent was flipped."
+        )
+        self._notes[f"flip {peer.rank} {peer.sent}"] = (peer.rank, len(peer.ops)), told
+        return bytes(changed)
 
     def irecv(self, peer: Peer, comm: Communicator, frame: Frame) -> Pending:
         _, flags, site, _, source, tag, number, capacity, _ = frame

@@ -68,6 +68,7 @@ class Network:
         factors: of the passes that supplied layers announce; None: they announce nothing.
         patience: looks at how long ranks take; None: nobody does but the deadline of a call.
         deaths: of ranks that are killed, or hang.
+        flips: bits of messages that are flipped, see ``Messages``.
         slow: rank -> how many times as long its work takes.
         stores: that the ranks may use; None: none.
     """
@@ -86,6 +87,7 @@ class Network:
         factors: Factors | None = None,
         patience: Patience | None = None,
         deaths: Deaths | None = None,
+        flips: Mapping[tuple[int, int], int] | None = None,
         slow: Mapping[int, float] | None = None,
         stores: Stores | None = None,
     ) -> None:
@@ -106,8 +108,9 @@ class Network:
         self._wires = Peers(self.peers, limits)
         self._requests = requests = Requests(self.peers, ledger)
         self._messages = Messages(
-            self.peers, requests, ledger, machine.eager_threshold_bytes, self._notes, self._deaths
-        )
+            self.peers, requests, ledger, machine.eager_threshold_bytes, self._notes, self._deaths,
+            flips or {},
+        )  # fmt: skip
         self._collectives = Collectives(
             self.peers, requests, ledger, self._notes, first_comm, self._deaths
         )

@@ -93,6 +93,11 @@ def begin(info: CommInfo | None) -> Any:
     _given[:] = [distributed_c10d._get_default_group()]
     if info.id == link.world.id:
         return _given[0]
+    return group_of(info)
+
+
+def group_of(info: CommInfo) -> Any:
+    """A group of torch's for a communicator that the network has made."""
     # torch hands the options to `_create` unread: so the group is of this communicator, not a new
     # one.
     group, _ = _original_helper(

@@ -133,6 +133,12 @@ class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
 
     abort = shutdown
 
+    def among_survivors(self, name: str, *spec: int) -> Any:
+        """``"agree"`` or ``"shrink"``, which all members that are alive must call."""
+        call: Call = (name.capitalize(), tuple(("flag", flag) for flag in spec))
+        shown = format_call(call)
+        return self._link.collective(self._info.id, name, spec, call=call, shown=shown)
+
     def set_timeout(self, timeout: Any) -> None:
         """Time-outs have no meaning in virtual time."""
 

@@ -1,15 +1,17 @@
-"""From kills and hangs that are asked for to deaths that the network carries out."""
+"""From kills and hangs that are asked for to deaths that the network carries out; and flips."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ringside.errors import TargetError
-from ringside.failures import Failures, Hang, Stop
+from ringside.failures import Failures, Flip, Hang, Stop
 from ringside.network.deaths import Death
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS
 from ringside.timing.timeline import Timeline
-from ringside.trace import UNDESCRIBED, Kind
-from ringside.units import format_time
+from ringside.trace import UNDESCRIBED, Kind, Trace
+from ringside.units import format_count, format_time
 
 
 def ranks_of(stop: Stop, world_size: int, machine: Machine) -> list[int]:
@@ -66,3 +68,24 @@ def death_of(rank: int, stop: Stop, timeline: Timeline, failures: Failures) -> D
         elif posted.kind == Kind.COLLECTIVE and waits.get(posted.request, len(ops)) >= op:
             broken.add(index)
     return Death(rank, op, time_ps, frozenset(lost), frozenset(broken), call)
+
+
+def check_flips(flips: Mapping[tuple[int, int], int], trace: Trace, ended: bool) -> None:
+    """Each flip has hit a message.
+
+    Args:
+        ended: the run came to its end; otherwise a message may be missing for another reason.
+
+    Raises:
+        TargetError: there is no such rank, message or bit.
+    """
+    for (rank, number), bit in flips.items():
+        flip = Flip(rank, number, bit)
+        if rank >= trace.world_size:
+            raise TargetError(f"flip {flip}: there is no rank {rank} among {trace.world_size}.")
+        sent = [op.nbytes for op in trace.ops[rank] if op.kind == Kind.ISEND]
+        if number > len(sent) and ended:
+            told = format_count(len(sent), "message")
+            raise TargetError(f"flip {flip}: rank {rank} sends {told} in this run.")
+        if number <= len(sent) and bit >= 8 * sent[number - 1]:
+            raise TargetError(f"flip {flip}: that message has {8 * sent[number - 1]} bits.")

@@ -35,7 +35,7 @@ from ringside.ranks import surroundings
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
 from ringside.scale.fake_ranks import TorchTrace, asked, from_logs, num_processes
-from ringside.session.killing import death_of, ranks_of
+from ringside.session.killing import check_flips, death_of, ranks_of
 from ringside.session.target import Target, front_end_of
 from ringside.timing import flight_recorder
 from ringside.timing.flight_recorder import FlightRecorder
@@ -360,7 +360,7 @@ class Session:
             last: these ranks end with this call; another call starts new ones.
             factors: observe the order of passes: supplied layers announce each one, and these
                 factors scale its input (see ``ringside.factors``).
-            failures: ranks that die, hang or are slow.
+            failures: ranks that die, hang or are slow, and bits that are flipped.
             stores: what their ``ringside.Store`` objects hold, before and after the call; None:
                 folders, where these ranks may touch files, and otherwise there are none.
 
@@ -416,7 +416,7 @@ class Session:
             raise TargetError(
                 f"there is no rank {max(failures.slow)} to be slow: {world_size} run."
             )
-        carry = partial(carry, slow=failures.slow)
+        carry = partial(carry, slow=failures.slow, flips=failures.flips)
         deaths: list[Death] = []
         for stop in failures.stops:  # each on the clock of a run with those before it
             copied = None if stores is None else stores.copy()
@@ -429,7 +429,9 @@ class Session:
                     raise
                 break  # it doesn't come so far by itself
         try:
-            return carry(stores=stores, deaths=_deaths(deaths, failures, used), last=last)
+            result = carry(stores=stores, deaths=_deaths(deaths, failures, used), last=last)
+            check_flips(failures.flips, result.trace, ended=result.error is None)
+            return result
         finally:
             if stores is not None:
                 stores.write()
@@ -490,6 +492,7 @@ class Session:
         factors: Factors | None = None,
         deaths: Deaths | None = None,
         slow: Mapping[int, float] | None = None,
+        flips: Mapping[tuple[int, int], int] | None = None,
         stores: Stores | None = None,
     ) -> Result:
         """Send every rank in ``bodies`` its call and see the run through."""
@@ -510,7 +513,7 @@ class Session:
             world.peers, machine, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
             factors=factors,
-            patience=self._patience, deaths=deaths, slow=slow, stores=stores,
+            patience=self._patience, deaths=deaths, flips=flips, slow=slow, stores=stores,
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)

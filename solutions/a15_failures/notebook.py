@@ -38,7 +38,7 @@
 import numpy as np
 
 import ringside
-from ringside import Failures, Hang, Kill, Slow, guess, reveal
+from ringside import Failures, Flip, Hang, Kill, Slow, guess, reveal
 
 # %load_ext ringside
 
@@ -412,7 +412,83 @@ reveal("a15/shortest", "those of the slow rank")
 # still found, and the slow one?
 
 # %% [markdown]
-# ## 6. How often to write a checkpoint (extra)
+# ## 6. A replica comes back
+#
+# Until now the ranks that were left went on with fewer. With several replicas a new one can come
+# in while the others train: it gets its state from a peer that has the same shard. Nobody reads a
+# checkpoint, and nobody should have to wait. Lecture 15, section 8 draws the protocol, as torchft
+# has it; `given/quorum_torch.py` is the part of it that says who takes part.
+
+# %%
+# {{module heal_torch}}
+
+# %%
+# {{check heal_torch}}
+
+# %%
+# %%writefile heal_run.py
+import torch
+from given.quorum_torch import Lighthouse
+from heal_torch import Replicated
+
+import ringside
+
+
+def train(group, num_steps, new):
+    torch.manual_seed(group.rank() if group.rank() in new else -1)
+    w, m, v = torch.rand(3, 4000, dtype=torch.float64)
+    state = {"w": w, "m": m, "v": v, "step": -1 if group.rank() in new else 6}
+
+    def gradient_of(w, step):
+        ringside.compute(seconds=1e-3, phase="gradient")
+        return w.clone()
+
+    trainer, taken = Replicated(state, Lighthouse(group, num_shards=1)), []
+    while sum(taken) < num_steps:
+        taken.append(trainer.step(gradient_of))
+    return taken, state["step"], float(state["w"].sum())
+
+
+# %% [markdown]
+# Three replicas of one rank, on a wire of 10 ns a byte. A gradient takes 1 ms. A state has 96,008
+# bytes, so its copy takes 0.96 ms, and the sum of 32,000 bytes over three ranks takes 0.43 ms.
+
+# %% tags=["predict"]
+guess(
+    "a15/join",
+    "Replica 1 is new. How long does the step take in which it joins?",
+    unit="ms",
+)
+
+# %%
+wire = ringside.Machine("wire", alpha_s=1e-6, beta_s_per_byte=1e-8)
+joins = ringside.run("heal_run.py:train", 3, (1, (1,)), machine=wire)
+print(f"{joins.makespan_s * 1e3:.2f} ms")
+for rank, (taken, step, total) in enumerate(joins.values):
+    print(f"rank {rank}: {taken}, step {step}, sum of w {total:.12f}")
+
+# %%
+reveal("a15/join", joins.makespan_s * 1e3)
+
+# %% [markdown]
+# **Run.** Replica 0, which gives its state, dies in the midst of that.
+
+# %%
+dies = ringside.run(
+    "heal_run.py:train", 3, (2, (1,)), machine=wire, failures=Failures(Kill(0, at_s=0.5e-3))
+)
+for rank in (1, 2):
+    taken, step, total = dies.values[rank]
+    print(f"rank {rank}: {taken}, step {step}, sum of w {total:.12f}")
+
+# %% [markdown]
+# **Explain.** Who gives replica 1 its state in the second attempt, and by what is the sum divided
+# then? What would have come of replica 1 if it had taken over the step's number as soon as that
+# arrived? A state of 14 bytes a parameter, 70 billion parameters on 64 GPUs a replica, 50 GB/s:
+# how long is the copy, and can it hide behind a step of 10 s?
+
+# %% [markdown]
+# ## 7. How often to write a checkpoint (extra)
 #
 # With copies in memory you still write checkpoints, for the day on which both nodes of a pair die.
 # Lecture 15 derives the best interval. Here you also walk along a run whose stops are known, and
@@ -453,3 +529,56 @@ reveal("a15/interval", best)
 # **Explain.** By how much does the lost share grow if you write three times as often, or three
 # times as rarely? Which of the two would you rather choose if you don't know how often your machine
 # stops?
+
+# %% [markdown]
+# ## 8. A bit that nobody sees (extra)
+#
+# A death is loud. A wrong bit isn't: the run goes on, with other numbers. The network can flip any
+# bit of any message, and here you find it. A product has no message to check; but its rows and
+# columns have sums that you know beforehand.
+
+# %%
+# {{module checked}}
+
+# %%
+# {{check checked}}
+
+# %% [markdown]
+# How much does one flipped bit change? The next cell flips each of the 64 bits of 1000 numbers.
+
+# %% tags=["predict"]
+guess(
+    "a15/bits",
+    "One bit of a 64-bit float is flipped, any of the 64. In how many of 100 cases does the number "
+    "change by more than 1 %?",
+    unit="%",
+)
+
+# %%
+numbers = np.random.default_rng(2).standard_normal(1000)
+words = numbers.view(np.uint64)[:, None] ^ (np.uint64(1) << np.arange(64, dtype=np.uint64))
+with np.errstate(all="ignore"):
+    changes = np.abs(words.view(np.float64) / numbers[:, None] - 1)
+grave = 100 * np.mean(~(changes <= 0.01))
+for bit in (0, 20, 40, 51, 52, 62, 63):
+    print(f"bit {bit:2}: changed by {np.nanmedian(changes[:, bit]):.0e} of itself, typically")
+
+# %%
+reveal("a15/bits", grave)
+
+# %% [markdown]
+# Your all-reduce on four ranks. A low bit of rank 2's fifth message is flipped, then a high one.
+
+# %%
+vectors = [(row,) for row in np.random.default_rng(3).standard_normal((4, 1000))]
+plain = ringside.run("checked.py:all_reduce", 4, vectors)
+print(f"nothing flipped: rank {plain.values[0][1]}, {max(plain.sent_bytes()):,} bytes")
+for bit in (64, 126):
+    hit = ringside.run("checked.py:all_reduce", 4, vectors, failures=Failures(Flip(2, 5, bit)))
+    (total, sender), off = hit.values[0], np.abs(hit.values[0][0] - plain.values[0][0]).max()
+    print(f"bit {bit}: rank {sender}, off by {off:.0e}, {max(hit.sent_bytes()):,} bytes")
+
+# %% [markdown]
+# **Explain.** Why may the sums that a message carries be compared for equality, and those of a
+# product not? Which flips does your `product` miss, and why is that no harm? What does it cost to
+# check a product of two matrices of 4096 x 4096?

@@ -2,16 +2,20 @@
 
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from ringside import Failures, Kill, Session
+
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a15_failures"
 OURS = (
     *("checks", "checks.cases", "checks.cases_checkpoint", "checks.cases_neighbour"),
-    *("interval", "given", "given.model", "given.training"),
+    *("checks.cases_checked", "checks.cases_heal_torch", "checked", "interval"),
+    *("given", "given.model", "given.training"),
 )
 
 
@@ -80,3 +84,71 @@ def test_the_examples_of_interval(module):
     assert interval.lost_share(1000, 30, 300, 10_000) == pytest.approx(0.1055, abs=5e-5)
     assert interval.best_interval(5, 15) == pytest.approx(9.167, abs=5e-4)
     assert interval.walk(100, 10, 30, [250], 400) == 310
+
+
+def test_bytes_of_checked(module):
+    sum_of = module("checks.cases_checked").Sum(4, n=11)
+    assert sum_of.most == 240
+    assert sum_of.with_(flip="1#2:bit3").most == 480
+
+
+def test_an_element_that_was_not_mended_is_told(module):
+    from ringside.checking import Verdict
+
+    case = module("checks.cases_checked").Products(1, count=1)
+    ((a, b),) = case.factors_of(0)
+    c, calls = a @ b, [(*a.shape, b.shape[1])]
+    wrong = c.copy()
+    wrong[0, 1] += 1
+    for answer, says in (
+        ((c, c, None, calls, (0, 1)), "place is \\(0, 1\\); no element was wrong"),
+        ((wrong, c, (0, 1), calls, (0, 1)), "element \\(0, 1\\) was wrong, and is"),
+        ((wrong, c, None, calls, None), "isn't the one that mul gave"),
+        ((c, c, None, calls * 2, None), "called mul 2 times"),
+    ):
+        run = SimpleNamespace(error=None, values=[[answer]])
+        with pytest.raises(Verdict, match=says):
+            case.check(run)
+            case.check_places(run)
+
+
+def test_states_that_heal(module):
+    cases = module("checks.cases_heal_torch")
+    assert cases.Healing(6, n=1000).copy_nbytes == 24_008
+    case = cases.Healing(6, new=(1,), behind=(0,))
+    assert (case.healthy, case.joining) == ([2], [0, 1])
+    assert [case.state(rank)["step"] for rank in range(6)] == [4, 4, -1, -1, 6, 6]
+    assert np.isnan(case.state(2)["w"][0])
+
+
+def test_a_replica_that_died_may_be_in_its_last_step(module):
+    from ringside.trace import Kind, Op, Trace
+
+    case = module("checks.cases_heal_torch").Healing(3, 1, new=(1,), dying=(0,))
+    passes = {0: [6], 1: [7], 2: [6, 7]}
+    ops = [[Op(Kind.PASS, detail=("gradient", step, 0)) for step in passes[r]] for r in range(3)]
+    state = {"w": 0, "m": 0, "v": 0, "step": 8}
+    run = SimpleNamespace(
+        trace=Trace(3, ops, [[]] * 3, ""), values=[None, state, state],
+        deaths=[SimpleNamespace(rank=0)],
+    )  # fmt: skip
+    assert case.who_computed(run) == [[[0, 2], [1, 2]], [[2], [1, 2]]]
+
+
+def test_a_replica_that_died_comes_back_in_the_next_run(module):
+    pytest.importorskip("torch")
+    case = module("checks.cases_heal_torch").Healing(3, 1, new=())
+    with Session(SOLUTION) as session:
+        call = partial(session.call, case.through, machine="textbook")
+        arguments = [case.inputs(rank) for rank in range(3)]
+        first = call(3, arguments, failures=Failures(Kill(1, op=3))).raise_for_error()
+        states = [first.values[rank] or case.state(rank) | {"step": -1} for rank in range(3)]
+        assert [state["step"] for state in states] == [8, -1, 8]
+        then = [
+            (state | {"newest": 8}, *given[1:])
+            for state, given in zip(states, arguments, strict=True)
+        ]
+        last = call(3, then).raise_for_error().values
+    for state in last:
+        assert state["step"] == 10
+        assert all(np.array_equal(state[part], last[0][part]) for part in "wmv")

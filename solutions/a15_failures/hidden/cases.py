@@ -2,12 +2,16 @@
 
 import math
 
+from checks import test_checked as checked
 from checks import test_checkpoint as checkpoint
 from checks import test_elastic as elastic
+from checks import test_heal_torch as heal
 from checks import test_interval as interval
 from checks import test_neighbour as neighbour
 from checks.cases import Anywhere, Elastic, Faulty
+from checks.cases_checked import Products, Sum
 from checks.cases_checkpoint import Both, Load, Save
+from checks.cases_heal_torch import Healing
 from checks.cases_interval import BestInterval, LostShare, Walk
 from checks.cases_neighbour import Copies, Recovery
 from hidden import recorder_cases  # noqa: F401 - gives the tests of recorder.py their cases
@@ -244,3 +248,87 @@ hidden(
     group("short writes", BestInterval(2e-6, 1e6)),
     group("no end in sight", LostShare(1e6, 30, 0, 100)),
 )
+
+# -- checked ---------------------------------------------------------------------------------------
+
+hidden(
+    checked.test_sum_in_a_ring,
+    Sum(2, n=6), Sum(5, n=5), Sum(9, n=36, special=True),
+    group("lengths that p does not divide", Sum(5, n=3), Sum(9, n=40)),
+)  # fmt: skip
+hidden(
+    checked.test_a_flipped_bit,
+    group("any bit", Sum(5, n=10), Sum(2, n=30), weight=2),
+    group("NaN and infinities", Sum(4, n=8, special=True)),
+    group("lengths that p does not divide", Sum(3, n=1), Sum(4, n=15)),
+)
+hidden(checked.test_sender_of_a_wrong_bit, Sum(5, n=10), Sum(2, n=8))
+hidden(
+    checked.test_no_bit_was_flipped,
+    group("numbers", Sum(5, n=200), Sum(2, n=1000)),
+    group("NaN", Sum(4, n=8, special=True)),
+)
+hidden(checked.test_bytes_per_rank, Sum(5, n=100), Sum(17, n=34), Sum(10, n=10))
+hidden(checked.test_bytes_with_a_wrong_bit, Sum(3, n=300))
+hidden(checked.test_sends_may_wait_and_come_in_any_order, Sum(5, n=10))
+hidden(checked.test_given_communicator_is_used, Sum(4, n=8))
+hidden(checked.test_second_call_and_inputs, Sum(4, n=8, special=True))
+hidden(checked.test_under_real_mpi, Sum(4, n=15), Sum(2, n=2))
+hidden(
+    checked.test_a_wrong_element,
+    group("any bit", Products(4, count=20), Products(2, kind="small"), weight=2),
+    group("bits that are just large enough", Products(4, wrong_bits="low")),
+    group("large numbers, infinities and NaN", Products(4, wrong_bits="high"), weight=2),
+)
+hidden(
+    checked.test_no_element_is_wrong,
+    group("products", Products(4, count=30, wrong_bits="none")),
+    group(
+        "c is far smaller than a and b",
+        Products(4, count=30, kind="cancels", wrong_bits="none"),
+        weight=2,
+    ),
+    group("small and large numbers", Products(2, count=20, kind="small", wrong_bits="none")),
+)
+
+# -- heal_torch ------------------------------------------------------------------------------------
+
+hidden(heal.test_a_new_replica_gets_its_state, Healing(4, 1, new=(2,)), Healing(6, new=(0,)))
+hidden(
+    heal.test_mean_over_those_that_computed,
+    Healing(5, 1, new=(0, 3)),
+    Healing(3, 1, new=()),
+    Healing(8, n=5, new=(1, 2)),
+)
+hidden(
+    heal.test_state_of_the_newest_step,
+    Healing(4, 1, new=(2,), behind=(0, 3)),
+    Healing(3, 1, new=(), behind=(0,)),
+)
+hidden(
+    heal.test_a_death_in_the_sum,
+    Healing(4, 1, new=(), num_steps=3, dying=(1,)),
+    Healing(6, new=(), num_steps=1, dying=(1,)),
+)
+hidden(
+    heal.test_a_death_anywhere,
+    group("who gives its state", Healing(4, 1, new=(1, 3), dying=(2,)), weight=2),
+    group("who gets it", Healing(3, 1, new=(2,), dying=(2,))),
+    group("replicas of two ranks", Healing(6, dying=(0,))),
+)
+hidden(
+    heal.test_other_errors_come_out, Healing(3, 1, new=(), error="Connection strings are wrong.")
+)
+hidden(
+    heal.test_bytes_and_donors,
+    Healing(5, 1, n=200, new=(0, 1)),
+    Healing(9, 1, n=100, new=(0, 1, 4, 5)),
+    Healing(4, 1, n=300, new=(0, 1, 2)),
+)
+hidden(
+    heal.test_the_copy_hides_behind_the_gradient,
+    Healing(4, 1, n=3000, num_steps=1, num_flops=800_000_000, new=(1, 2), machine="long wire"),
+)
+hidden(heal.test_sends_may_wait_and_come_in_any_order, Healing(6, n=5))
+hidden(heal.test_given_group_is_used, Healing(3, 1))
+hidden(heal.test_under_real_gloo, Healing(4, 1, new=(0, 2), announced=False))

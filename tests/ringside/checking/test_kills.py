@@ -13,7 +13,7 @@ import ringside
 from ringside import Session, TargetError
 from ringside.checking import Verdict
 from ringside.checking.cases import Case, parse
-from ringside.checking.kills import every_kill, killed_cases, line_of
+from ringside.checking.kills import every_kill, flipped_cases, killed_cases, line_of
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Share, Suite, called, right_run
 from ringside.trace import Kind
@@ -36,6 +36,11 @@ def doubled(comm, mine, plain):
     except MPI.Exception:
         complete = 0
     return 2 * mine if plain or complete else total
+
+def passed_on(comm):
+    x, y = np.full(2, 1.0 + comm.rank), np.empty(2)
+    comm.Sendrecv(x, (comm.rank + 1) % comm.size, 0, y, (comm.rank - 1) % comm.size, 0)
+    return y
 """
 
 
@@ -57,6 +62,19 @@ class Doubled(Case):
     def right(self) -> list[Any]:
         with self.passes_of(0):
             return [2 * ringside.announce("double", self.vector(), 0)] * self.p
+
+
+@dataclass(frozen=True)
+class PassedOn(Case):
+    """Each rank sends a message to the next one."""
+
+    target = "program:passed_on"
+
+    def inputs(self, rank: int) -> tuple[Any, ...]:
+        return ()
+
+    def right(self) -> list[Any]:
+        return [np.full(2, 1.0 + (rank - 1) % self.p) for rank in range(self.p)]
 
 
 class Ranks:
@@ -148,3 +166,23 @@ def test_an_agreement_counts_no_bytes(ranks: Ranks) -> None:
     run = right_run(ranks, Doubled(3))
     assert [record.name for record in run.collectives] == ["allreduce", "agree"]
     assert sent_as_ring(run) == [2 * 24 * 2 / 3] * 3
+
+
+def test_a_bit_of_a_message_is_flipped(ranks: Ranks) -> None:
+    cases = list(flipped_cases(ranks, PassedOn(3), 4))
+    assert [case.flip.partition(":")[0] for case in cases] == ["0#1", "1#1", "2#1", "0#1"]
+    for case in cases:
+        sender = int(case.flip[0])
+        values, right = called(ranks, case).values, case.right()
+        wrong = [rank for rank in range(3) if not np.array_equal(values[rank], right[rank])]
+        assert wrong == [(sender + 1) % 3]
+        assert parse(case.text, [PassedOn]) == case
+        assert list(flipped_cases(ranks, case, 4)) == [case]
+    part = cases[0].in_part()
+    run = called(ranks, part)
+    assert part.flip[:3] == "0#1"
+    assert any(f"rank {part.members[0]} sent" in note for note in run.notes.values())
+    with pytest.raises(Verdict, match="there is no such rank among 3"):
+        called(ranks, PassedOn(3, flip="3#1:bit0"))
+    with pytest.raises(Verdict, match="no rank sends a message of its own"):
+        list(flipped_cases(ranks, Doubled(2), 1))

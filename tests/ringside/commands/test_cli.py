@@ -303,7 +303,8 @@ def test_run_lets_ranks_hang_and_be_slow(folder: Path, ringside: Run) -> None:
     assert "rank 2 hangs" in found["error"]
     assert [hang["operation"] for hang in found["hangs"]] == [9]
     assert (found["slow"], found["straggler"]) == ({}, None)
-    for words in ("--hang 2", "--slow 2", "--slow 9x2", "--hang 9@op1", "--hang 0@op99"):
+    wrong = ("--hang 2", "--slow 2", "--slow 9x2", "--hang 9@op1", "--hang 0@op99")
+    for words in (*wrong, "--flip 2", "--flip 9#1:bit0"):
         status, _, errors = ringside(f"run steps.py:train --ranks 3 {words}")
         assert status == 2
         assert errors.startswith("ringside: ") and len(errors.splitlines()) == 1
@@ -1240,6 +1241,12 @@ def test_ranks_magic_lets_ranks_hang_and_be_slow(
     cell = "from mpi4py import MPI\nimport ringside\nringside.compute(seconds=1)\n"
     result = magic.run_cell("2 --slow 1x2 --no-timeline", cell)
     assert result is not None and result.makespan_s == 2.0
+    sends = (
+        "x, comm = bytearray(1), MPI.COMM_WORLD\n"
+        "comm.Recv(x, 1) if comm.rank == 0 else comm.Send(bytes(1), 0)\nprint(x[0])\n"
+    )
+    magic.run_cell("2 --flip 1#1:bit3 --no-timeline", cell + sends)
+    assert "[0] 8" in capsys.readouterr().out
     magic.run_cell("2 --hang 1@op1 --no-timeline", f"{cell}MPI.COMM_WORLD.Barrier()\n")
     assert "rank 1 hangs, rank 0 is blocked" in capsys.readouterr().out
 
