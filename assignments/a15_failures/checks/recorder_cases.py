@@ -110,6 +110,8 @@ class Diagnose(Formula):
                 f"Rank {rank} is the last to come to nearly all of its collectives, so it waits "
                 "least: its own are the shortest."
             )
+        if right[0] == "none" and answer[0] == "missing":
+            return "All collectives are complete: a record that isn't there has left its recorder."
         if right[0] == "none":
             return "Nobody is last nearly everywhere, and all collectives are complete."
         if right[0] in ("type", "dtype", "size"):
@@ -117,7 +119,7 @@ class Diagnose(Formula):
                 return "Ops are compared first, then dtypes, and counts last."
             return "Look at what the members of one collective that isn't complete have called."
         if self.whole:
-            return "That in which the rank is missed for the longest time is asked for."
+            return "That in which a rank of these is missed for the longest time is asked for."
         return ""
 
     def _begins(self, dumps, groups):
@@ -142,6 +144,15 @@ class Where(Diagnose):
     """Also in which collective: all four entries."""
 
     whole = True
+
+
+@dataclass(frozen=True)
+class Complete(Diagnose):
+    """Where all is complete and nobody is missed; whether somebody is slow isn't asked."""
+
+    def _read(self, value):
+        answer = super()._read(value)
+        return ("none", (), "", 0) if answer[0] == "slow" else answer
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """recorder.py: who it was, from what is left of all ranks' records."""
 
-from checks.recorder_cases import Diagnose, Where
+from checks.recorder_cases import Complete, Diagnose, Where
 from ringside.checking.suite import Suite, group
 
 suite = Suite("recorder")
@@ -81,8 +81,9 @@ def test_ranks_without_a_dump(case, run):
     ),
     group(
         "a group that is used seldom",
-        Diagnose((2, 4), "", (), 0, 20, 7, layers=(3, 1), every=4, gives=NOBODY),
-        Diagnose((3, 3), "", (), 0, 24, 8, layers=(1, 4), every=5, gives=NOBODY), weight=3,
+        Complete((2, 4), "", (), 0, 20, 7, layers=(3, 1), every=4, gives=NOBODY),
+        Complete((3, 3), "", (), 0, 24, 8, layers=(1, 4), every=5, gives=NOBODY),
+        Diagnose((4,), who=(2,), at=9, every=2, gives=(MISSING, (2,))), weight=3,
     ),
 )  # fmt: skip
 def test_records_that_begin_at_different_numbers(case, run):
