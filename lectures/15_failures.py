@@ -66,7 +66,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-from ringside import Failures, Hang, Kill, Slow, guess, reveal
+from ringside import Failures, Flip, Hang, Kill, Slow, guess, reveal
 from ringside.course.lectures import puzzle, show, table
 
 DATA = Path.cwd() / "data"  # beside this notebook
@@ -234,7 +234,7 @@ reveal("15/stops-a-day", 86_400 / (m_s / 100_000))
 # GPUs of one node you will hardly ever see a stop, since nearly every day passes without one. That is why programs that
 # were written on one node know nothing of failures.
 #
-# You assumed that GPUs fail independently, and at a constant rate. Section 12 says where this is wrong.
+# You assumed that GPUs fail independently, and at a constant rate. Section 13 says where this is wrong.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(m_s / 86_400 / 365.25, 1) == 5.8 and round(86_400 / (m_s / 100_000)) == 47
@@ -1308,7 +1308,7 @@ reveal("15/wasted", 100 * (1 - 1 / slowdown))
 assert ideal.makespan_s == usual.makespan_s and round(100 * (1 - 1 / slowdown)) == 24
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A quarter. Nothing has failed, so no goodput and no ETTR shows it (section 12). On a real machine you don't have the
+# A quarter. Nothing has failed, so no goodput and no ETTR shows it (section 13). On a real machine you don't have the
 # factor of each rank. You put the mean of all ranks' times in place of each, and replay that.
 
 # %% [markdown] slideshow={"slide_type": "slide"} meeting=3 minutes=20
@@ -1441,8 +1441,64 @@ assert "rank 5 hangs" in str(hung.error)
 # Let the class sort the seven durations before the prompt is opened: most look at the longest. Then ask what they'd see
 # if clocks differed by 5 ms from rank to rank. Durations are a rank's own, so they survive; who called last doesn't.
 
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 12. A bit that nobody sees
+#
+# Six of Llama 3's 419 stops were *silent corruption* [1]: a machine computed or carried a wrong number, and raised no
+# error. [Lecture 12](12_hybrid.ipynb) flips a bit inside of a rank. Here one flips on the wire, in the ring of section
+# 1. Rank 2 sends 14 messages in it. You flip the highest bit of a number's exponent in one of them, and count the
+# ranks whose sum is wrong. This section is for reading.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile sums.py
+import numpy as np
+from ring import ring
+
+
+def summed(comm, n):
+    """This rank's sum of all vectors."""
+    return ring(comm, np.full(n, comm.rank + 1.0))
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("15/wrong-sums", "A bit flips in the third of rank 2's 14 messages. On how many of the eight ranks is the sum wrong?",
+      unit="ranks")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+num_wrong = {}
+for message in range(1, 15):
+    sums = ringside.run("sums.py:summed", 8, (16,), failures=Failures(Flip(2, message, 62))).values
+    num_wrong[message] = sum((total != 36).any() for total in sums)
+print("wrong on so many ranks:", list(num_wrong.values()))
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("15/wrong-sums", num_wrong[3])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# On all eight. The first seven messages carry partial sums. What is wrong in one of them is added up and handed to
+# everybody, so all ranks have the *same* wrong sum. The last seven carry finished pieces, and only ranks further on get
+# the wrong one.
+#
+# Which of the two would you rather have? With the later flip the ranks' weights differ from then on, and a comparison of
+# replicas finds it. With the earlier one all copies agree, and no comparison shows anything.
+#
+# **On the wire**, a checksum helps. The sender adds up the bits of exactly the bytes that it sends, and the receiver does
+# the same and compares. Two sums are equal or they aren't, so no tolerance is needed, and any one flip is seen. It costs
+# eight bytes a message.
+#
+# **In arithmetic** it is harder. For a product $C = AB$ and a vector $e$ of ones, $e^T C = (e^T A) B$ and
+# $C e = A (B e)$. If one element of $C$ is wrong, one sum of a column and one of a row don't fit: they cross where it
+# is, and tell by how much. This is *algorithm-based fault tolerance*. But both sides are rounded differently, so a
+# tolerance is needed, and a flip that changes less than rounding does isn't found. For matrices of $n$ rows the sums
+# cost about $2/n$ of the product, 0.05 % for $n = 4096$. You write both in the extra module `checked`.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert list(num_wrong.values()) == 7 * [8] + [7, 6, 5, 4, 3, 2, 1]
+assert stops["stops"][stops["cause"].tolist().index("Silent data corruption")] == 6
+assert sum(range(1, 9)) == 36 and round(100 * 2 / 4096, 2) == 0.05
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
-# ## 12. Where the models break
+# ## 13. Where the models break
 #
 # **Failures aren't independent.** A switch takes all nodes behind it, and a node all its GPUs. They aren't equal,
 # either: on a cluster of 63 nodes (2026), three of them were more than half of all that were excluded from runs [10].
@@ -1464,7 +1520,7 @@ assert "rank 5 hangs" in str(hung.error)
 assert quoted["lablup_nodes"] == 63 and 2 * 3 < 63 and quoted["llama3_days"] == 54
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. Often heard
+# ## 14. Often heard
 #
 # | statement | what holds |
 # |---|---|
@@ -1489,7 +1545,7 @@ assert 1.3 < math.sqrt(2 * 5 * 15) / best_interval(5, 15) < 1.35
 # A puzzle, and questions with answers.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 14. A puzzle: the copy that nobody waits for
+# ## 15. A puzzle: the copy that nobody waits for
 #
 # In each of three steps a rank copies its state to its partner, computes for 25 µs, and updates the state. A step takes
 # 46 µs, because all wait for the copies. The target for the three steps is 80 µs. The copies must stay those of the
@@ -1541,7 +1597,7 @@ assert round(attempt.time_us) == 3 * 46 and round(solved.time_us) == 75 == 3 * 2
 assert round(attempt.time_us / 3 - 25) == 21 and solved.time_us < 80
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 15. Five questions
+# ## 16. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
