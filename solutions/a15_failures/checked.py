@@ -37,8 +37,8 @@ def all_reduce(comm: MPI.Comm, vector: np.ndarray) -> tuple[np.ndarray, int]:
         flipped, also one of a checksum. Then ``total`` is right, and ``sender`` is named, too.
 
     - A ring: each rank exchanges messages only with the ranks before and after it. Library
-      collectives may carry one number a rank, up to 8 bytes. They are never hit, nor is a second
-      message.
+      collectives may carry one number of each rank, up to 8 bytes. They are never hit, nor is a
+      second message.
     - Bytes: at most ``16 (p - 1) (ceil(n / p) + 2)`` sent by each rank, library collectives counted
       as a ring's. Example: n = 11 on 4 ranks are 240 bytes: 6 messages of 3 elements and a
       checksum, and 48 bytes for all to agree. If a bit was flipped, twice that.

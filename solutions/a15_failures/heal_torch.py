@@ -15,9 +15,9 @@ new ranks come in its place, with any numbers for a state. The quorum (``given/q
 tells who takes part in an attempt of a step, and with which steps: replicas with the newest one are
 healthy, and all others join.
 
-Ranks may be killed at any moment. Then calls of torch.distributed raise an error for which ``lost``
-of ``given/quorum_torch.py`` is true, on some ranks that wait for them; others may have their result
-all the same. Catch no other errors.
+Ranks may be killed at any moment, but one healthy replica is left. Then calls of torch.distributed
+raise an error for which ``lost`` of ``given/quorum_torch.py`` is true, on some ranks that wait for
+them; others may have their result all the same. Catch no other errors.
 """
 
 from collections.abc import Callable

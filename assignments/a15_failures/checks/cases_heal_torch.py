@@ -183,6 +183,10 @@ class Healing(Case):
         values = self.left(run)
         for rank, value in values.items():
             peer = self.healthy[0] * self.shards + rank % self.shards
+            if not np.isfinite(value["w"]).all():
+                raise self.fail(
+                    f"rank {rank}'s w holds NaN, as a new replica's did before it got a state."
+                )
             for part in (*PARTS, "step"):
                 if not np.array_equal(value[part], values[peer][part]):
                     raise self.fail(

@@ -17,16 +17,20 @@ class Sum(Vectors):
 
     Attributes:
         special: NaN and infinities are among the numbers.
+        uneven: small numbers stand beside large ones.
     """
 
     target = "checked:all_reduce"
     n: int = 12
     special: bool = False
+    uneven: bool = False
 
     def vector(self, rank):
         vector = super().vector(rank)
         if self.special:
             vector[rank % self.n] = _SPECIAL[rank % 3]
+        if self.uneven:
+            vector[::2] *= 1e12
         return vector
 
     def check(self, run):

@@ -261,7 +261,11 @@ hidden(
     group("any bit", Sum(5, n=10), Sum(2, n=30), weight=2),
     group("NaN and infinities", Sum(4, n=8, special=True)),
     group("lengths that p does not divide", Sum(3, n=1), Sum(4, n=15)),
-)
+    group(
+        "small numbers beside large ones",
+        Sum(3, n=30, uneven=True), Sum(5, n=20, uneven=True), weight=4,
+    ),
+)  # fmt: skip
 hidden(checked.test_sender_of_a_wrong_bit, Sum(5, n=10), Sum(2, n=8))
 hidden(
     checked.test_no_bit_was_flipped,
