@@ -38,7 +38,7 @@ def start(
     memory: dict[int, tuple[np.ndarray, np.ndarray]] | None,
     per_node: int,
 ) -> object:
-    """Begin to copy this rank's state, and return at once.
+    """Begin to copy this rank's state, and return without waiting for anybody.
 
     Args:
         comm: p ranks; ``per_node`` divides p, and there are at least two nodes. Ranks 0 to
@@ -72,8 +72,8 @@ def finish(handle: object) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         arrays may be those of the old memory.
 
     - Bytes of ``start`` and ``finish``: a rank sends and receives at most one state. Example: 1000
-      elements are 8,000 bytes each way, on any number of ranks. A memory holds four states, 32,000
-      bytes.
+      elements are 8,000 bytes each way, on any number of ranks. A memory holds at most four
+      states, 32,000 bytes.
     - Time: while a rank computes for c seconds between ``start`` and ``finish``, the copy travels.
       Both take at most 1.05 ``max(c, alpha + 8 n beta)``. Half the points up to 1.5 times.
     """
