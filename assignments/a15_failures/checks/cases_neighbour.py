@@ -146,7 +146,7 @@ class Copies(Nodes):
         step = common_step(run, self)
         for rank, memory in enumerate(held(run, self)):
             if memory:
-                what = f"rank {rank}'s memory of step {step}, when somebody died,"
+                what = f"rank {rank}'s memory of step {step}, when somebody died"
                 assert_pair(memory[step], self.pair(rank, step), self, what)
 
 
@@ -279,7 +279,7 @@ class Recovery(Nodes):
                     f"after recover rank {rank}'s memory has steps {sorted(memory)}; it must have "
                     f"{self.step}, and no later one, which is computed again."
                 )
-            what = f"rank {rank}'s memory of step {self.step}, after recover,"
+            what = f"after recover rank {rank}'s memory of step {self.step}"
             assert_pair(memory[self.step], self.pair(rank, self.step), self, what)
 
     def num_states(self, rank):

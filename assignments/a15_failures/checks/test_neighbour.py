@@ -23,8 +23,9 @@ def test_copies_lie_on_another_node(case, run):
 
 
 @suite.test(
-    "pairs", "values", group("pairs", Copies(4, 1)), group("an odd number of nodes", Copies(3, 1))
-)
+    "pairs", "values", group("pairs", Copies(4, 1)),
+    group("an odd number of nodes", Copies(3, 1), Copies(5, 1)),
+)  # fmt: skip
 def test_pairs_of_nodes(case, run):
     """Each node has the copies of the right one."""
 
