@@ -92,8 +92,8 @@ import torch.nn.functional as F
 
 import ringside
 from ringside import guess, reveal
-from ringside.course.digits import load_digits
 from ringside.course.lectures import Knob, explore, puzzle, show
+from ringside.digits import load_digits
 
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 torch.set_num_threads(1)

@@ -76,7 +76,6 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.course.digits import load_digits
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 from ringside.course.lectures import (
@@ -90,6 +89,7 @@ from ringside.course.lectures import (
     table,
     work_to_hide,
 )
+from ringside.digits import load_digits
 from ringside.timing.extrapolation import widen
 
 LECTURES = Path.cwd()  # the folder of this notebook

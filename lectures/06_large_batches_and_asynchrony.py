@@ -71,8 +71,8 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.course.digits import load_digits
 from ringside.course.lectures import Knob, explore, puzzle, show, table
+from ringside.digits import load_digits
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here

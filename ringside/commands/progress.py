@@ -56,6 +56,7 @@ def run(asked: argparse.Namespace) -> int:
 def _row(folder: Path) -> dict[str, Any]:
     """What is known of one assignment."""
     from ringside.checking import notebook, saved_progress
+    from ringside.checking.cases import CHECKS
     from ringside.course.handin import hints_taken
 
     record, hints = saved_progress.read(folder), hints_taken.read(folder)
@@ -63,6 +64,8 @@ def _row(folder: Path) -> dict[str, Any]:
     for path in notebook.notebooks(folder):
         for cell in notebook.module_cells(path):
             file = folder / cell.module
+            if not cell.marks and not (folder / CHECKS / f"test_{file.stem}.py").is_file():
+                continue  # a program that the notebook runs
             text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else None
             written = text is not None and not cell.was_released_as(text)
             written = written or not cell.was_released_as(cell.source)

@@ -53,7 +53,9 @@ arguments = (np.zeros(5), samples, BATCH, STEPS, LR)
 # its second operation: it has given its number, and waits for the sum.
 
 # %%
-# %%writefile summed.py
+# %%module summed.py
+"""The sum of one number of each rank, or what this rank was told."""
+
 import numpy as np
 from mpi4py import MPI
 
@@ -98,7 +100,9 @@ reveal("a15/who", "some the sum, some an error")
 # over it. Rank 2 is killed in its second `put`.
 
 # %%
-# %%writefile overwrite.py
+# %%module overwrite.py
+"""Each rank writes its piece of two steps, one over the other."""
+
 import numpy as np
 
 import ringside
@@ -147,7 +151,9 @@ reveal("a15/mixed", steps.count(8))
 # four is killed on the way, and three ranks go on.
 
 # %%
-# %%writefile training.py
+# %%module training.py
+"""Train, and save a checkpoint now and then."""
+
 import numpy as np
 from checkpoint import load, save
 
@@ -220,7 +226,9 @@ reveal("a15/twice", 8 - first)
 # copy of its state is on its way to rank 0, and it never arrives.
 
 # %%
-# %%writefile kept.py
+# %%module kept.py
+"""Steps with copies, and what is left of them when somebody dies."""
+
 import numpy as np
 from given.training import next_state
 from mpi4py import MPI
@@ -319,7 +327,9 @@ print(f"{whole.makespan_s * 1e6:.0f} µs, and with two deaths {left.makespan_s *
 # column their gradients.
 
 # %%
-# %%writefile grid.py
+# %%module grid.py
+"""A grid of 2 x 4 ranks: rows add up activations, columns gradients."""
+
 import numpy as np
 
 import ringside
@@ -426,7 +436,9 @@ reveal("a15/shortest", "those of the slow rank")
 # {{check heal_torch}}
 
 # %%
-# %%writefile heal_run.py
+# %%module heal_run.py
+"""Replicas that train together, some of them new."""
+
 import torch
 from given.quorum_torch import Lighthouse
 from heal_torch import Replicated

@@ -6,7 +6,7 @@ set).
 
 import numpy as np
 
-from ringside.course.digits import load_digits
+from ringside.digits import load_digits
 
 NUM_TRAIN = 1437  # the others are for testing
 

@@ -155,7 +155,7 @@ def test_a_sixteenth_unit_is_everywhere_and_changes_no_file_outside_its_folder(
     assert "| 16 |" not in "\n".join(course_map.unit_rows(course_map.units(linked.kit, handed_out)))
     file.write_text(plan.replace("# handed_out", "handed_out"))
     handed_out = bundle.listed(linked).given
-    assert handed_out[-1] == name and len(handed_out) == 15
+    assert handed_out[-1] == name and len(handed_out) == 16
     there = course_map.units(linked.kit, handed_out)
     assert (there[-1].number, there[-1].hours) == ("16", 1.0)
     assert f"| 16 | none | [`{name}`](assignments/{name}) |" in course_map.unit_rows(there)
