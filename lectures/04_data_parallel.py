@@ -89,7 +89,6 @@ from ringside.course.lectures import (
     table,
     work_to_hide,
 )
-from ringside.digits import load_digits
 from ringside.timing.extrapolation import widen
 
 LECTURES = Path.cwd()  # the folder of this notebook
@@ -230,6 +229,8 @@ def loss_and_gradient(w, x, y):
 from forwards import forward
 from net import start
 from passes import loss_and_gradient
+
+from ringside.digits import load_digits
 
 images, digits = load_digits()
 order = np.random.default_rng(0).permutation(len(digits))
