@@ -26,7 +26,7 @@ from ringside.network.gathering import (
     TIMED_AS,
     BadSpec,
     Gathering,
-    given,
+    dtype_and_count,
     group_of,
 )
 from ringside.network.matching import Pending
@@ -132,7 +132,7 @@ class Collectives:
         gathering.kinds[me] = frame.kind
         gathering.begins[me] = bool(frame.flags & 1)
         if isinstance(key, int):
-            dtype, count = given(name, spec, gathering.alike[me], frame.kind)
+            dtype, count = dtype_and_count(name, spec, gathering.alike[me], frame.kind)
             shown = gathering.shown_by[me].partition(" ")[0]
             joined = Joined(peer.rank, request.op, comm.path, key, shown, dtype, count)
             self.joined.append(joined)

@@ -328,7 +328,7 @@ def _nbytes(data: Any) -> int:
     return len(data)
 
 
-def given(
+def dtype_and_count(
     name: str, spec: tuple[Any, ...], alike: tuple[tuple[str, Any], ...], kind: int
 ) -> tuple[Any, Any]:
     """The dtype and the number of elements of a member's part, as far as it tells them.

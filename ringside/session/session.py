@@ -430,7 +430,8 @@ class Session:
                 break  # it doesn't come so far by itself
         try:
             result = carry(stores=stores, deaths=_deaths(deaths, failures, used), last=last)
-            check_flips(failures.flips, result.trace, ended=result.error is None)
+            if failures.flips:
+                check_flips(failures.flips, result.trace, ended=result.error is None)
             return result
         finally:
             if stores is not None:
@@ -654,7 +655,8 @@ def run(
             ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
             works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch, unless the
             function's first parameter is ``comm``.
-        failures: ranks that die, hang or are slow; see ``ringside.Failures``.
+        failures: ranks that die, hang or are slow, and bits that are flipped; see
+            ``ringside.Failures``.
 
     Raises:
         DeadlockError, RankError, DeadlineError, LimitError: how student code failed.

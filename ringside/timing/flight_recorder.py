@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
-from ringside.timing.engine import Engine
 from ringside.timing.machine import Machine
+from ringside.timing.ports import PS
+from ringside.timing.replay import engine_of
 from ringside.trace import Kind, Op, Trace
 from ringside.units import format_time
 
-PS = 10**12
 COMPLETED, STARTED, SCHEDULED = "completed", "started", "scheduled"
 FEWEST = 8  # collectives of a rank that are enough to call it a straggler
 _NEARLY_ALL, _LATE = 0.9, 0.05  # of them; of the makespan, that it is late by in all
@@ -114,10 +114,8 @@ def recorded(
         gone: ranks that have left nothing.
         last: records that a rank keeps.
     """
-    engine = Engine(machine, trace.world_size, latency_seed=latency_seed, slow=trace.slow)
+    engine = engine_of(trace, machine, latency_seed)
     engine.calls = {}
-    for thread, ops in zip(engine.threads, trace.ops, strict=True):
-        thread.ops = ops
     engine.run()
     calls = engine.calls
     of_rank: dict[int, list[Joined]] = {rank: [] for rank in range(trace.world_size)}

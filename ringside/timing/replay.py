@@ -124,6 +124,18 @@ def _replayed(
     return timeline
 
 
+def engine_of(
+    trace: Trace, machine: Machine, latency_seed: int | None = None, fold: Fold | None = None
+) -> Engine:
+    """An engine that has a trace's operations before it."""
+    engine = Engine(
+        machine, trace.world_size, latency_seed=latency_seed, fold=fold, slow=trace.slow
+    )
+    for thread, ops in zip(engine.threads, trace.ops, strict=True):
+        thread.ops = ops
+    return engine
+
+
 def time_trace(
     trace: Trace,
     machine: Machine,
@@ -138,10 +150,6 @@ def time_trace(
     """
     if fold is not None:
         fold.check(trace, machine)
-    engine = Engine(
-        machine, trace.world_size, latency_seed=latency_seed, fold=fold, slow=trace.slow
-    )
-    for thread, ops in zip(engine.threads, trace.ops, strict=True):
-        thread.ops = ops
+    engine = engine_of(trace, machine, latency_seed, fold)
     makespan_ps = engine.run()
     return Timeline(trace, machine.name, engine, makespan_ps)
