@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringside import command_line
+from ringside.failures import Failures
 
 
 def add(
@@ -34,6 +35,39 @@ def add_sync(parser: argparse.ArgumentParser) -> None:
     sync.add_argument(
         "--from-files", action="store_true", help="first write the notebook's cells from the files"
     )
+
+
+def add_failures(parser: argparse.ArgumentParser) -> None:
+    """The options that ``failures`` reads."""
+    parser.add_argument(
+        "--kill", action="append", metavar="WHO@WHEN",
+        help="let a rank die: 2@1.2ms, 2@op17 (in its 17th operation), node1@2ms; may come again, "
+        "in the order of the deaths",
+    )  # fmt: skip
+    parser.add_argument(
+        "--lost", action="store_true", help="what a killed rank has on its way never arrives"
+    )
+    parser.add_argument(
+        "--hang", action="append", metavar="WHO@WHEN",
+        help="let a rank stop for ever, alive: 2@op9 (before its 9th operation)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--slow", action="append", metavar="RANKxFACTOR",
+        help="let a rank compute longer: 1x1.34 is rank 1, 1.34 times as long; may come again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--flip", action="append", metavar="RANK#MESSAGE:BIT",
+        help="let a bit arrive wrong: 2#5:bit62 is bit 62 of the 5th message that rank 2 sends",
+    )  # fmt: skip
+
+
+def failures(asked: argparse.Namespace) -> Failures | None:
+    """What is to go wrong in a run; None: nothing.
+
+    Raises:
+        TargetError: an option can't be read.
+    """
+    return Failures.asked(asked.kill, asked.lost, asked.hang, asked.slow, asked.flip)
 
 
 def sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:

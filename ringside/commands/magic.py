@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from ringside.checking import module_file
 from ringside.checking.assertions import notes
+from ringside.commands import command
 from ringside.errors import RankError
-from ringside.failures import Failures
 from ringside.session.session import Result, Session
 
 
@@ -38,11 +38,7 @@ _PARSER.add_argument("world_size", metavar="WORLD_SIZE", type=int)
 _PARSER.add_argument("--machine", default="textbook")
 _PARSER.add_argument("--seed", type=int)
 _PARSER.add_argument("--timeout", type=float, default=60.0)
-_PARSER.add_argument("--kill", action="append")
-_PARSER.add_argument("--lost", action="store_true")
-_PARSER.add_argument("--hang", action="append")
-_PARSER.add_argument("--slow", action="append")
-_PARSER.add_argument("--flip", action="append")
+command.add_failures(_PARSER)
 _PARSER.add_argument("--no-timeline", action="store_true")
 
 
@@ -63,7 +59,7 @@ def run_cell(line: str, cell: str) -> Result | None:
     with _script(folder, cell) as name, Session(folder, machine=args.machine) as session:
         result = session.call(
             name, args.world_size, [], seed=args.seed, timeout_s=args.timeout,
-            failures=Failures.asked(args.kill, args.lost, args.hang, args.slow, args.flip),
+            failures=command.failures(args),
         )  # fmt: skip
     for rank, printed in enumerate(result.output):
         for text in printed.splitlines():

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringside.commands import command
 from ringside.commands.command import add, print_json
 from ringside.errors import TargetError
-from ringside.failures import Failures
 from ringside.progress import waiting
 from ringside.units import format_count
 
@@ -52,26 +52,7 @@ def add_parser(commands: Any) -> None:
         help="textbook, laptop, zaratan, a TOML file, or numbers such as alpha_s=1e-3,ports=peer",
     )
     parser.add_argument("--seed", type=int, help="permute latencies and wildcard choices")
-    parser.add_argument(
-        "--kill", action="append", metavar="WHO@WHEN",
-        help="let a rank die: 2@1.2ms, 2@op17 (in its 17th operation), node1@2ms; may come again, "
-        "in the order of the deaths",
-    )  # fmt: skip
-    parser.add_argument(
-        "--lost", action="store_true", help="what a killed rank has on its way never arrives"
-    )
-    parser.add_argument(
-        "--hang", action="append", metavar="WHO@WHEN",
-        help="let a rank go on no more, though it is alive: 2@op9 (before its 9th operation)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--slow", action="append", metavar="RANKxFACTOR",
-        help="let a rank compute longer: 1x1.34 is rank 1, 1.34 times as long; may come again",
-    )  # fmt: skip
-    parser.add_argument(
-        "--flip", action="append", metavar="RANK#MESSAGE:BIT",
-        help="let a bit arrive wrong: 2#5:bit62 is bit 62 of the 5th message that rank 2 sends",
-    )  # fmt: skip
+    command.add_failures(parser)
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
@@ -131,8 +112,7 @@ def run(asked: argparse.Namespace) -> int:
         args = arguments(case)
     name = f"{target.file}:{target.function}" if target.function else target.file
     what = f"{name} on {format_count(asked.ranks, 'rank')}"
-    failures = Failures.asked(asked.kill, asked.lost, asked.hang, asked.slow, asked.flip)
-    failures = failures or (case.failures if case else None)
+    failures = command.failures(asked) or (case.failures if case else None)
     machine = Machine.load(asked.machine)
     if asked.debug is not None:
         _can_debug(asked.debug, asked.ranks)
