@@ -694,7 +694,8 @@ print(f"hasty.py, if all survivors of a collective get an error: "
 # is right, too. So the split result was the only culprit.
 #
 # Look at deaths 3 and 4 with `Agree`. All survivors had the sum, and nobody took the step. Is this a mistake? No. They
-# throw a good sum away and do the step again, which costs time. To take a sum that others don't have costs the weights.
+# throw a good sum away and do the step again, which costs time. Taking a sum that others don't have would make the
+# weights differ.
 #
 # What does the agreement itself cost? It is an all-reduce of one small number. Here it goes round a ring, and takes
 # 6.0 µs, six latencies. With a tree it is $2\lceil\log_2 n\rceil\,\alpha$, and that is 20 latencies on 1024 ranks. Next

@@ -13,7 +13,7 @@ the program that is tested. A case that names its kills stands for itself, as in
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +30,14 @@ AnyCase = TypeVar("AnyCase", bound=Case)
 def every_kill(run: Result, rank: int) -> list[str]:
     """One kill for each operation of a rank in a run, and one when it is about to return."""
     return [f"{rank}@op{number}" for number in range(1, len(run.trace.ops[rank]) + 2)]
+
+
+def some(kills: Sequence[str], count: int, seed: int) -> list[str]:
+    """So many kills, drawn, in their order; all, if there are no more or the count is 0."""
+    if not 0 < count < len(kills):
+        return list(kills)
+    drawn = np.random.default_rng([seed, len(kills)]).choice(len(kills), count, replace=False)
+    return [kills[index] for index in sorted(drawn)]
 
 
 def killed_cases(

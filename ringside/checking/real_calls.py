@@ -135,7 +135,11 @@ class Worlds:
 
     def take(self, launcher: str, p: int) -> World:
         """Ranks for one list of calls: those that wait, or new ones."""
-        return self._waiting.pop((launcher, p), None) or self._new(launcher, p)
+        world = self._waiting.pop((launcher, p), None)
+        if world is not None and not world.runs:  # it has waited too long
+            world.close()
+            world = None
+        return world or self._new(launcher, p)
 
     def close(self) -> None:
         """End those that nobody has asked for."""

@@ -169,7 +169,7 @@ class RealTest(Test):
 
     @property
     def launcher(self) -> str:
-        """What starts them, and the name of its fixture."""
+        """What starts its ranks."""
         return "gloo" if self.module.endswith("_torch") else "mpiexec"
 
     def run(self, ranks: Any, fixtures: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ class RealTest(Test):
                 try:
                     self.ask(case, ranks, {"run": run})
                 except Verdict as verdict:
-                    where = "on gloo" if "gloo" in fixtures else "under mpiexec"
+                    where = "on gloo" if self.launcher == "gloo" else "under mpiexec"
                     sentence = f"{where}: {verdict.sentence}"
                     raise Verdict(sentence, detail=verdict.detail) from None
 
@@ -612,12 +612,13 @@ class Suite:
         self, requirement: str, *table: Row, weight: float = 1.0, kind: str = "reality"
     ) -> Callable[..., None]:
         """The same values under a real ``mpiexec``, or on torch's gloo."""
-        fixture = "gloo" if self.module.endswith("_torch") else "mpi"
 
         def ask(case: Case, ranks: Any, fixtures: dict[str, Any]) -> None:
             case.compare(fixtures["run"])
 
-        return _made(RealTest(self.module, table, ask), requirement, kind, weight, [fixture])
+        test = RealTest(self.module, table, ask)
+        fixture = "gloo" if test.launcher == "gloo" else "mpi"
+        return _made(test, requirement, kind, weight, [fixture])
 
 
 _MESSAGES = (Kind.ISEND, Kind.IRECV)

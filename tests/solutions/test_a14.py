@@ -1,7 +1,5 @@
 """The reference solutions of a14: examples of docstrings and exam."""
 
-import importlib
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +7,6 @@ import pytest
 
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a14_experts"
 OURS = ("route", "node_limited", "given", "given.experts")
-
-
-@pytest.fixture
-def module(monkeypatch):
-    """Import a module of the assignment by its name."""
-    monkeypatch.syspath_prepend(str(SOLUTION))
-    for name in OURS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield importlib.import_module
-    for name in OURS:
-        sys.modules.pop(name, None)
 
 
 def test_route_gives_the_docstrings_example(module):

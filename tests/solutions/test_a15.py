@@ -1,7 +1,5 @@
 """The reference of a15: the numbers of its docstring."""
 
-import importlib
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,17 +15,6 @@ OURS = (
     *("checks.cases_checked", "checks.cases_heal_torch", "checked", "interval"),
     *("given", "given.model", "given.training"),
 )
-
-
-@pytest.fixture
-def module(monkeypatch):
-    """Import a module of the assignment by its name."""
-    monkeypatch.syspath_prepend(str(SOLUTION))
-    for name in OURS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield importlib.import_module
-    for name in OURS:
-        sys.modules.pop(name, None)
 
 
 def test_bytes_of_the_docstring(module):

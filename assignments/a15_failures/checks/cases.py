@@ -10,7 +10,7 @@ from given.model import gradient
 from ringside import Machine
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case
-from ringside.checking.kills import every_kill, killed_cases, line_of
+from ringside.checking.kills import every_kill, killed_cases, line_of, some
 from ringside.checking.suite import right_run
 from ringside.errors import RankError
 from ringside.trace import Kind
@@ -209,10 +209,7 @@ def anywhere(case, *dying):
 
     def choose(run):
         kills = [kill for rank in dying for kill in every_kill(run, rank)]
-        if not 0 < case.moments < len(kills):
-            return kills
-        drawn = np.random.default_rng([case.seed, len(kills)])
-        return [kills[i] for i in sorted(drawn.choice(len(kills), case.moments, replace=False))]
+        return some(kills, case.moments, case.seed)
 
     return choose
 

@@ -9,7 +9,7 @@ import numpy as np
 from ringside import Machine
 from ringside.checking import assert_ran
 from ringside.checking.cases import Case, assert_like
-from ringside.checking.kills import every_kill, line_of
+from ringside.checking.kills import every_kill, line_of, some
 from ringside.checking.suite import called, filled, right_run
 from ringside.errors import RankError
 from ringside.network.storage import Stores
@@ -267,10 +267,7 @@ def restarts(ranks, case):
         with line_of(save):
             assert_ran(run, save)
     kills = [kill for rank in range(case.writers) for kill in every_kill(run, rank)]
-    if 0 < case.moments < len(kills):
-        drawn = np.random.default_rng([case.seed, len(kills)])
-        chosen = drawn.choice(len(kills), case.moments, replace=False)
-        kills = [kills[index] for index in sorted(chosen)]
+    kills = some(kills, case.moments, case.seed)
     readers = [case.p, case.writers + 1, case.writers, 1]
     for number, kill in enumerate(kills):
         yield case.with_(dies=kill, gone=number % 2 == 1, p=readers[number % 4])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import DeadlockError, Failures, Hang, Kill, Session
+from ringside import DeadlockError, Failures, Hang, Kill, Result, Session
 
 PROGRAM = """
 import torch
@@ -93,16 +93,21 @@ def no_timeout(group):
 """
 
 
+def first_op(run: Result, rank: int, call: str) -> int:
+    """The number of a rank's first operation of a call."""
+    return next(
+        number
+        for number, op in enumerate(run.trace.ops[rank], start=1)
+        if run.trace.site_of(op).call.startswith(call)
+    )
+
+
 def test_a_group_with_a_timeout_tells_who_waits_for_a_rank_that_hangs(tmp_path: Path) -> None:
     (tmp_path / "timed.py").write_text(TIMED)
     timed_out = "[ringside] Timed out waiting {}ms for {} to complete"
     with Session(tmp_path) as session:
         usual = session.call("timed:train", 4).raise_for_error()
-        hang = next(
-            number
-            for number, op in enumerate(usual.trace.ops[1], start=1)
-            if usual.trace.site_of(op).call.startswith("all_reduce")
-        )
+        hang = first_op(usual, 1, "all_reduce")
         result = session.call("timed:train", 4, failures=Failures(Hang(1, op=hang)))
         reduced = "all_reduce(op=SUM)"
         assert isinstance(result.error, DeadlockError)  # rank 1 never ends
@@ -112,11 +117,7 @@ def test_a_group_with_a_timeout_tells_who_waits_for_a_rank_that_hangs(tmp_path: 
         assert result.makespan_s == pytest.approx(8.0, rel=1e-3)
 
         usual = session.call("timed:point_to_point", 3).raise_for_error()
-        hang = next(
-            number
-            for number, op in enumerate(usual.trace.ops[1], start=1)
-            if usual.trace.site_of(op).call.startswith("send")
-        )
+        hang = first_op(usual, 1, "send")
         result = session.call("timed:point_to_point", 3, failures=Failures(Hang(1, op=hang)))
         # Rank 2, whose group has no time-out, gets its message: late, and not an error.
         assert result.values == [
