@@ -51,6 +51,7 @@ DEPENDS = {
 BESIDE = (
     *digests.APART,
     "ringside/checking/",
+    "ringside/command_line.py",
     "ringside/commands/",
     "ringside/course/",
     "ringside/progress.py",
