@@ -2,7 +2,9 @@
 
 Importing these takes 2 s of CPU, forking a process that has them milliseconds. A few operations
 are run once, for what libraries look up at their first use (the processor's features from /proc
-and /sys, which ranks may not read). No ``backward``: its threads don't survive a fork.
+and /sys, which ranks may not read). And a few steps of training are made, as ``ranks.warm_up``
+makes messages: what Python and torch learn in them would cost each rank an eighth of its first
+call.
 """
 
 from __future__ import annotations
@@ -23,10 +25,15 @@ import torch.optim
 import torch.utils.flop_counter
 
 import ringside.pytorch.calls  # noqa: F401
+from ringside.network.link import Link
+from ringside.pytorch.counting import Meter
+from ringside.ranks.warm_up import Echo
+
+_ROUNDS = 6
 
 
 def _warm() -> None:
-    torch.set_num_threads(1)
+    torch.manual_seed(0)  # it reads the sources of whoever calls it
     with torch.no_grad():
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             image = torch.ones(1, 1, 4, 4, dtype=dtype)
@@ -36,4 +43,24 @@ def _warm() -> None:
         torch.nn.functional.scaled_dot_product_attention(one, one, one)
 
 
-_warm()
+def _train() -> None:
+    """Steps of two optimizers, with what programs do to gradients, counted as in a rank."""
+    with Meter(Link(Echo(), 0, 1)):  # type: ignore[arg-type]  # all of a socket that a link uses
+        for optimizer_of in (torch.optim.SGD, torch.optim.AdamW) * _ROUNDS:
+            model = torch.nn.Sequential(
+                torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)
+            )
+            optimizer = optimizer_of(model.parameters(), lr=0.1)
+            loss = torch.nn.functional.mse_loss(model(torch.randn(4, 8)), torch.randn(4, 4))
+            torch.autograd.backward([loss])
+            flat = torch.nn.utils.parameters_to_vector(model.parameters())
+            torch.split(flat, len(flat) // 2)[0].mul(0.5).add_(1.0).clone().detach()
+            optimizer.step()
+            optimizer.zero_grad()
+            loss.item()
+
+
+torch.set_num_threads(1)
+with torch.random.fork_rng(devices=[]):
+    _warm()
+    _train()

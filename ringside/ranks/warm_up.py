@@ -23,7 +23,7 @@ _ROUNDS = 24  # Python specialises a function after it ran some eight times
 _BYTES = (64, 40_000)  # short messages travel with their frame, long ones beside it
 
 
-class _Echo:
+class Echo:
     """In the place of a rank's socket: every receive gets zeros, every request is complete."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def rehearse() -> None:
     from ringside.mpi.comm import Intracomm
     from ringside.ranks.rank import make_call, run_call
 
-    link = Link(_Echo(), 0, 2)  # type: ignore[arg-type]  # all of a socket that a link uses
+    link = Link(Echo(), 0, 2)  # type: ignore[arg-type]  # all of a socket that a link uses
     set_current(link)
     comm = Intracomm._of(link, CommInfo(1, (0, 1), 0))
     for nbytes in _BYTES:
