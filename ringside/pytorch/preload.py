@@ -3,7 +3,7 @@
 Importing these takes 2 s of CPU, forking a process that has them milliseconds. A few operations
 are run once, for what libraries look up at their first use (the processor's features from /proc
 and /sys, which ranks may not read). And a few steps of training are made, as ``ranks.warm_up``
-makes messages: what Python and torch learn in them would cost each rank an eighth of its first
+makes messages: what Python and torch learn in them would cost each rank a quarter of its first
 call.
 """
 
@@ -25,9 +25,9 @@ import torch.optim
 import torch.utils.flop_counter
 
 import ringside.pytorch.calls  # noqa: F401
+from ringside.network.echo import Echo
 from ringside.network.link import Link
 from ringside.pytorch.counting import Meter
-from ringside.ranks.warm_up import Echo
 
 _ROUNDS = 6
 
@@ -56,8 +56,8 @@ def _train() -> None:
             flat = torch.nn.utils.parameters_to_vector(model.parameters())
             torch.split(flat, len(flat) // 2)[0].mul(0.5).add_(1.0).clone().detach()
             optimizer.step()
-            optimizer.zero_grad()
             loss.item()
+            optimizer.zero_grad()
 
 
 torch.set_num_threads(1)

@@ -7,68 +7,20 @@ of a function and through the common kinds of messages, on a link that answers i
 
 from __future__ import annotations
 
-import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from ringside.network import codec
+from ringside.network.echo import Echo
 from ringside.network.link import CommInfo, Link, set_current, unset_current
-from ringside.network.wire import COMPLETION, DOWN, EXCHANGE, UP, Op, Reply, call_parts
+from ringside.network.wire import call_parts
 from ringside.ranks.bytecode import compiled
 
 _MODULE = Path(__file__).with_name("warm_up_module.py")
 _ROUNDS = 24  # Python specialises a function after it ran some eight times
 _BYTES = (64, 40_000)  # short messages travel with their frame, long ones beside it
-
-
-class Echo:
-    """In the place of a rank's socket: every receive gets zeros, every request is complete."""
-
-    def __init__(self) -> None:
-        self._written = bytearray()
-        self._capacities: dict[int, int] = {}
-        self._reply = memoryview(b"")
-
-    def sendall(self, data: bytes | memoryview) -> None:
-        self._written += data
-
-    def sendmsg(self, parts: list[bytes | memoryview]) -> int:
-        for part in parts:
-            self._written += part
-        return sum(map(len, parts))
-
-    def recv_into(self, into: memoryview) -> int:
-        if not self._reply:
-            self._answer()
-        size = min(len(into), len(self._reply))
-        into[:size] = self._reply[:size]
-        self._reply = self._reply[size:]
-        return size
-
-    def _answer(self) -> None:
-        written, at, body = bytes(self._written), 0, b""
-        self._written.clear()
-        while at < len(written):
-            op, _, _, _, _, _, request, extra, nbytes = UP.unpack_from(written, at)
-            at += UP.size
-            body = written[at : at + nbytes]
-            at += nbytes
-            if op == Op.IRECV:
-                self._capacities[request] = extra
-            elif op == Op.EXCHANGE:
-                self._capacities[request + 1] = EXCHANGE.unpack_from(body)[2]
-                body = struct.pack("<2I", request, request + 1)
-        parts = []
-        numbers = struct.unpack(f"<{len(body) // 4}I", body)
-        for number in numbers:
-            size = self._capacities.pop(number, None)
-            flags = 0 if size is None else 2  # 2: bytes follow
-            parts.append(COMPLETION.pack(number, 1, 0, size or 0, 0, flags, 0, 0, size or 0))
-            parts.append(bytes(size or 0))
-        answer = b"".join(parts)
-        self._reply = memoryview(DOWN.pack(Reply.DONE, 0, 0, len(numbers), len(answer)) + answer)
 
 
 def rehearse() -> None:
