@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ast
 
-# Calls and attributes that give a hash, or a set; keys() does when it is joined with others.
-_NAMES = {"hash", "__hash__", "set", "frozenset", "keys"}
+# What gives a hash, or a set; a dict's keys() do when they are joined with others.
+_NAMES = {"hash", "set", "frozenset"}
+_ATTRIBUTES = {*_NAMES, "__hash__", "keys"}
 
 
 def may_depend_on_hashes(source: str) -> bool:
@@ -23,6 +24,8 @@ def may_depend_on_hashes(source: str) -> bool:
     True
     >>> may_depend_on_hashes("def owner(number, p): return number % p")
     False
+    >>> may_depend_on_hashes("def scores(queries, keys): return queries @ keys.T")
+    False
     """
     try:
         tree = ast.parse(source)
@@ -31,6 +34,6 @@ def may_depend_on_hashes(source: str) -> bool:
     return any(
         isinstance(node, ast.Set | ast.SetComp)
         or (isinstance(node, ast.Name) and node.id in _NAMES)
-        or (isinstance(node, ast.Attribute) and node.attr in _NAMES)
+        or (isinstance(node, ast.Attribute) and node.attr in _ATTRIBUTES)
         for node in ast.walk(tree)
     )
