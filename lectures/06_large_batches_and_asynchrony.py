@@ -292,7 +292,7 @@ assert (len(x), len(x_test)) == (1280, 517)
 
 
 # %% slideshow={"slide_type": "fragment"}
-def steps_to(batch, rate, seed, target=0.96, limit=800):
+def steps_to(batch, rate, seed, target=0.96, limit=500):
     """Steps until the target is reached; the limit if it never is."""
     w, rng, step = start(seed), np.random.default_rng([6, seed]), 0
     while step < limit:

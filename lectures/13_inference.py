@@ -1280,9 +1280,10 @@ def step(live, budget, cost):
     tokens = len(decoding) + before - sum(one["left"] for one in live)
     read_s = cost["weights_s"] + cost["kv_s"] * sum(one["kept"] for one in decoding)
     ringside.compute(seconds=max(read_s, cost["token_s"] * tokens), phase="step")
+    now = MPI.Wtime()
     for one in decoding + through:
         one["kept"] += 1
-        one["times"].append(MPI.Wtime())
+        one["times"].append(now)
     return [one for one in live if len(one["times"]) < one["length"]]
 
 
