@@ -140,7 +140,7 @@ class Class:
         return found
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        ours("ringside.trace").write_atomically(self.folder / name, json.dumps(content).encode())
+        ours("ringside.files").write_atomically(self.folder / name, json.dumps(content).encode())
 
 
 # -- grading ---------------------------------------------------------------------------------------

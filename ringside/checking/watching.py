@@ -5,7 +5,7 @@
     a notebook was saved               what its cells and the files differ in is told;
                                        with --from-notebook the files are written first
 
-Looked at are the names, times and sizes of the files in the assignment's own folder, twice a
+Looked at are the names, times and sizes of the files in the assignment's own folder, five times a
 second. A file that was saved without a change starts nothing.
 """
 
@@ -23,7 +23,7 @@ from ringside.errors import RingsideError
 
 __all__ = ["Shown", "changes", "watch"]
 
-POLL_S = 0.5
+POLL_S = 0.2
 _KINDS = (".py", ".ipynb")
 
 
