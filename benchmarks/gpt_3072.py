@@ -1,14 +1,16 @@
-"""GPTs of 175 billion and of a trillion parameters on 1,024 and 3,072 GPUs: traced and replayed.
+"""GPTs of 175 billion to a trillion parameters on 1,024 to 16,384 GPUs: traced and replayed.
 
     python benchmarks/gpt_3072.py                   all of it
     python benchmarks/gpt_3072.py --only 175B       one model: wall time, CPU, memory, a step
     python benchmarks/gpt_3072.py --only 1T
+    python benchmarks/gpt_3072.py --only 412B
     python benchmarks/gpt_3072.py --only growth     with ranks, microbatches and layers
     python benchmarks/gpt_3072.py --only megatron   published rows, half of them predicted
 
 One rank of each kind is traced, on fake tensors, and one is replayed for all that are alike: 8 of
-1,024 and 64 of 3,072. Replaying all of them would give the same picoseconds
-(tests/ringside/scale/test_fold.py compares).
+1,024, 64 of 3,072 and 16 of 16,384. Replaying all of them would give the same picoseconds
+(tests/ringside/scale/test_fold.py compares). "412B" has the size of Llama 3 405B and its layout on
+16,384 GPUs (table 4 of "The Llama 3 herd of models", 2024); its layers are GPT's.
 
 `megatron` predicts table 1 of Narayanan et al. 2021 ("Efficient large-scale language model training
 on GPU clusters using Megatron-LM"). Two numbers are fitted, on every other row: the rate that a GPU
@@ -50,6 +52,10 @@ MODELS = {
     "1T": Config(
         num_layers=128, hidden=25600, num_heads=160, pp_size=64, dp_size=6, tp_size=8,
         microbatch_size=1, num_microbatches=64, dtype="bfloat16",
+    ),
+    "412B": Config(
+        num_layers=128, hidden=16384, num_heads=128, vocabulary=128256, sequence=8192, pp_size=16,
+        dp_size=128, tp_size=8, microbatch_size=1, num_microbatches=16, dtype="bfloat16",
     ),
 }  # fmt: skip
 SMALL = dataclasses.replace(MODELS["175B"], num_layers=16, num_microbatches=16, dp_size=2)
@@ -116,7 +122,7 @@ def trace(config: Config, *, witnesses: bool = False) -> TorchTrace:
 
 
 def model(name: str, witnesses: bool) -> None:
-    """One of the two models."""
+    """One of the models."""
     config = MODELS[name]
     print(
         f"{name}: {config.num_parameters() / 1e9:.1f} billion parameters, {config.num_layers} "

@@ -25,7 +25,7 @@ from ringside.timing.rails import formula_s, rounds
 from ringside.timing.replay import Kinds
 from ringside.trace import Kind, Trace
 
-MAX_FAKE_RANKS = 4096
+MAX_FAKE_RANKS = 16_384
 MAX_PROCESSES = 4
 KINDS_PER_PROCESS = 4
 

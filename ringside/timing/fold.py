@@ -38,7 +38,7 @@ from ringside.timing.ports import PS, Ports
 from ringside.timing.rails import Layout, formula_s, layout, rounds
 from ringside.trace import Kind, Trace
 
-MAX_LOWERED = 4_000_000  # messages of one collective that are compared with their moved ones
+MAX_LOWERED = 8_000_000  # messages of one collective that are compared with their moved ones
 
 
 class AsymmetryError(TraceError):
