@@ -42,7 +42,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Say which tests stay together."""
     from xdist.scheduler import LoadScopeScheduling
 
-    # It would begin with the files of most tests, and end with the samples, one core idle.
+    # Its own order begins with the files of most tests: the samples would come last, one core idle.
     config.option.loadscopereorder = False
 
     # Not by the mark xdist_group: pytest-xdist 3.8 writes it where pytest 9.2 looks no more.

@@ -2,9 +2,8 @@
 
 Importing these takes 2 s of CPU, forking a process that has them milliseconds. A few operations
 are run once, for what libraries look up at their first use (the processor's features from /proc
-and /sys, which ranks may not read). And a few steps of training are made, as ``ranks.warm_up``
-makes messages: what Python and torch learn in them would cost each rank a quarter of its first
-call.
+and /sys, which ranks may not read). A few steps of training follow, as ``ranks.warm_up`` goes
+through messages: what Python and torch learn in them would be a quarter of each rank's first call.
 """
 
 from __future__ import annotations
@@ -25,15 +24,14 @@ import torch.optim
 import torch.utils.flop_counter
 
 import ringside.pytorch.calls  # noqa: F401
-from ringside.network.echo import Echo
-from ringside.network.link import Link
+from ringside.network.echo import echoing_link
 from ringside.pytorch.counting import Meter
 
 _ROUNDS = 6
 
 
 def _warm() -> None:
-    torch.manual_seed(0)  # it reads the sources of whoever calls it
+    torch.manual_seed(0)  # it reads the files of its callers, to tell where it was called
     with torch.no_grad():
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             image = torch.ones(1, 1, 4, 4, dtype=dtype)
@@ -45,7 +43,7 @@ def _warm() -> None:
 
 def _train() -> None:
     """Steps of two optimizers, with what programs do to gradients, counted as in a rank."""
-    with Meter(Link(Echo(), 0, 1)):  # type: ignore[arg-type]  # all of a socket that a link uses
+    with Meter(echoing_link()):
         for optimizer_of in (torch.optim.SGD, torch.optim.AdamW) * _ROUNDS:
             model = torch.nn.Sequential(
                 torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)

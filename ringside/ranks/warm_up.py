@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from ringside.network import codec
-from ringside.network.echo import Echo
-from ringside.network.link import CommInfo, Link, set_current, unset_current
+from ringside.network.echo import echoing_link
+from ringside.network.link import CommInfo, set_current, unset_current
 from ringside.network.wire import call_parts
 from ringside.ranks.bytecode import compiled
 
@@ -30,7 +30,7 @@ def rehearse() -> None:
     from ringside.mpi.comm import Intracomm
     from ringside.ranks.rank import make_call, run_call
 
-    link = Link(Echo(), 0, 2)  # type: ignore[arg-type]  # all of a socket that a link uses
+    link = echoing_link()
     set_current(link)
     comm = Intracomm._of(link, CommInfo(1, (0, 1), 0))
     for nbytes in _BYTES:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 
-# What gives a hash, or a set; a dict's keys() do when they are joined with others.
+# What gives a hash or a set; so do a dict's keys() when they are joined with others.
 _NAMES = {"hash", "set", "frozenset"}
 _ATTRIBUTES = {*_NAMES, "__hash__", "keys"}
 
