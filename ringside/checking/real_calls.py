@@ -37,6 +37,7 @@ from ringside.targets import find
 from ringside.timing.machine import Machine
 
 TIMEOUT_S = 60.0  # of all calls on p ranks
+SOON_S = 3.0  # in which calls nearly always end, once all ranks are there
 PATIENCE_S = 30.0  # of a rank that waits for another
 _UNUSED_S = 600.0  # after which ranks whose calls never come end by themselves
 _POLL_S = 0.005
@@ -87,21 +88,24 @@ class RealCalls:
         """
         for call in calls:
             rehearsed(self._ranks, call, buffered(), self.name)
-        runs: dict[int, list[RealRun]] = {}
         try:
-            for p in dict.fromkeys(p for _, p, _ in calls):
-                mine = [(target, args) for target, size, args in calls if size == p]
-                runs[p] = self._world(p, mine)
+            return self._on_real_ranks(calls, SOON_S)
         except subprocess.TimeoutExpired:
             # Perhaps the network knows the reason, where sends wait for their receives.
             for call in calls:
                 rehearsed(self._ranks, call, rendezvous(), self.name)
-            raise
+        return self._on_real_ranks(calls, TIMEOUT_S)
+
+    def _on_real_ranks(self, calls: Calls, patience_s: float) -> list[RealRun]:
+        runs: dict[int, list[RealRun]] = {}
+        for p in dict.fromkeys(p for _, p, _ in calls):
+            mine = [(target, args) for target, size, args in calls if size == p]
+            runs[p] = self._world(p, mine, patience_s)
         return [runs[p].pop(0) for _, p, _ in calls]
 
-    def _world(self, p: int, calls: list[Any]) -> list[RealRun]:
+    def _world(self, p: int, calls: list[Any], patience_s: float) -> list[RealRun]:
         with contextlib.closing(self._worlds.take(self.name, p)) as world:
-            answers = world.answers(calls)
+            answers = world.answers(calls, patience_s)
         runs: list[RealRun] = []
         for number, (target, _) in enumerate(calls):
             mine = [each[number] for each in answers if number < len(each)]
@@ -175,15 +179,22 @@ class World:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def answers(self, calls: list[Any]) -> list[list[Any]]:
+    def answers(self, calls: list[Any], patience_s: float = TIMEOUT_S) -> list[list[Any]]:
         """What each rank answered to each call.
+
+        Args:
+            patience_s: seconds for the calls, from when all ranks are there.
 
         Raises:
             subprocess.TimeoutExpired: they did not end.
         """
         write_atomically(self._scratch / "calls", codec.encode(calls))
-        self._process.wait(TIMEOUT_S)
-        return [list(self._answers(self._scratch / str(rank))) for rank in range(self._p)]
+        paths = [self._scratch / str(rank) for rank in range(self._p)]
+        until = time.monotonic() + TIMEOUT_S
+        while self.runs and not all(path.is_file() for path in paths) and time.monotonic() < until:
+            time.sleep(_POLL_S)
+        self._process.wait(min(patience_s, max(0.0, until - time.monotonic())))
+        return [list(self._answers(path)) for path in paths]
 
     def close(self) -> None:
         """End it; what was answered is gone."""

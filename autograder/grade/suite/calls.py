@@ -23,7 +23,7 @@ from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
 from ringside.checking import Verdict, buffered, one_line, rendezvous
 from ringside.checking.cases import Case
-from ringside.checking.real_calls import RealRun, rehearsed
+from ringside.checking.real_calls import SOON_S, RealRun, rehearsed
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Share, Test, drawn
 from ringside.draw import timeline_svg
@@ -240,8 +240,7 @@ class Mpi:
         """
         rehearsed = self._rehearse(calls, buffered())
         try:
-            runs = self._real.call_all([RealCall(*call) for call in calls])
-            return [self._ranks.disclosure.of_run(run) for run in runs]
+            return [self._ranks.disclosure.of_run(run) for run in self._real_runs(calls)]
         except RealityUnavailable:
             return rehearsed
         except RealityError as error:
@@ -253,6 +252,17 @@ class Mpi:
             if self._is_the_modules(error, calls):
                 raise Verdict(self._blamed(error, calls[0][0])) from None
             raise
+
+    def _real_runs(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
+        """What real ranks answer; if they sleep, the network is asked why before they go on."""
+        real_calls = [RealCall(*call) for call in calls]
+        try:
+            return self._real.call_all(real_calls, sleep_s=SOON_S)
+        except RanksDoNotEnd as error:
+            self._rehearse(calls, rendezvous())
+            if not error.by_sleep:
+                raise
+        return self._real.call_all(real_calls)
 
     def _is_the_modules(
         self, error: RealityError, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -38,7 +39,7 @@ from ringside.checking import (
 )
 from ringside.checking import verify as check
 from ringside.checking.cases import Vectors
-from ringside.checking.real_calls import RealRun
+from ringside.checking.real_calls import SOON_S, RealRun
 from ringside.errors import RunError
 from ringside.network.processes import of_tree
 from tests.requirements import lay_requirements
@@ -394,7 +395,7 @@ def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
         def of(self, folder):
             return Answering([reference])
 
-        def call_all(self, calls):
+        def call_all(self, calls, sleep_s=0.0):
             answer = self.answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -414,13 +415,13 @@ class Hanging:
 
     def __init__(self, reference, allowance):
         self.reference, self.allowance = reference, allowance
-        self.tries = 0
+        self.tries = []
 
     def of(self, folder):
         return Real(self.reference)
 
-    def call_all(self, calls):
-        self.tries += 1
+    def call_all(self, calls, sleep_s=math.inf):
+        self.tries.append(sleep_s)
         raise RanksDoNotEnd("mpiexec", [2], self.allowance)
 
 
@@ -430,7 +431,7 @@ class Real:
     def __init__(self, answer):
         self.answer = answer
 
-    def call_all(self, calls):
+    def call_all(self, calls, sleep_s=math.inf):
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -453,9 +454,7 @@ def asleep_too_long():
     ],
     ids=["wrong on the network too", "the reference ends", "it fails", "it does not end either"],
 )
-def test_real_ranks_that_hang_are_judged_by_the_reference_once(
-    tmp_path, earned, reference, kind, said
-):
+def test_real_ranks_that_hang_are_judged_by_the_reference(tmp_path, earned, reference, kind, said):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
     job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
     record = ModuleResult("m", tests=[TestResult("test_sum", "values", 5.0, earned)])
@@ -464,8 +463,21 @@ def test_real_ranks_that_hang_are_judged_by_the_reference_once(
         mpi = Mpi(real, Ranks(session, record, job, Allowance(Limits())), tmp_path)
         with pytest.raises(kind, match=said):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])
-    assert real.tries == 1
+    assert real.tries == [SOON_S, math.inf]
     assert not record.ended_by_clock
+
+
+def test_what_hangs_where_sends_wait_is_told_as_soon_as_real_ranks_sleep(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "def f(comm, x):\n    comm.send(x, 1 - comm.rank)\n    return comm.recv()\n"
+    )
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    real = Hanging(None, asleep_too_long())
+    with Session(tmp_path) as session:
+        mpi = Mpi(real, Ranks(session, ModuleResult("m"), job, Allowance(Limits())), tmp_path)
+        with pytest.raises(Verdict, match="fails on the network: all 2 ranks are blocked"):
+            mpi.call_all([("m:f", 2, [(1,), (2,)])])
+    assert real.tries == [SOON_S]
 
 
 def test_real_ranks_that_the_clock_has_ended_are_graded_again(tmp_path):

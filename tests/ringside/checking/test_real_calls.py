@@ -14,6 +14,8 @@ from ringside.mpi_there import found_mpiexec
 from ringside.session.session import Session
 
 MODULE = """
+import time
+
 import numpy as np
 
 def cycle(comm, x):
@@ -24,6 +26,10 @@ def cycle(comm, x):
 
 def right(comm, x):
     return x
+
+def slow(comm, x):
+    time.sleep(0.5)
+    return x
 """
 
 
@@ -33,18 +39,35 @@ ARGUMENTS = [(np.ones(3),)] * 2
 class Hanging(Worlds):
     """Real ranks that never end."""
 
+    tries = 0
+
     def take(self, launcher: str, p: int) -> World:
+        self.tries += 1
         raise subprocess.TimeoutExpired(launcher, 60.0)
 
 
 def test_what_hangs_is_told_by_the_network_where_sends_wait(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(MODULE)
     with Session(tmp_path) as session:
-        real = RealCalls("mpiexec", session, Hanging(tmp_path, "mpiexec"))
+        worlds = Hanging(tmp_path, "mpiexec")
+        real = RealCalls("mpiexec", session, worlds)
         with pytest.raises(NotRun, match="fails on the network: all 2 ranks are blocked"):
             real.call_all([("m:cycle", 2, ARGUMENTS)])
+        assert worlds.tries == 1
         with pytest.raises(subprocess.TimeoutExpired):
             real.call_all([("m:right", 2, ARGUMENTS)])
+        assert worlds.tries == 3  # for a short time, and for as long as they may
+
+
+def test_what_takes_long_for_no_reason_of_the_networks_has_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringside.checking.real_calls.SOON_S", 0.1)
+    (tmp_path / "m.py").write_text(MODULE)
+    worlds = Worlds(tmp_path, found_mpiexec() or pytest.skip("there is no mpiexec"))
+    with Session(tmp_path) as session, contextlib.closing(worlds):
+        (run,) = RealCalls("mpiexec", session, worlds).call_all([("m:slow", 2, ARGUMENTS)])
+    np.testing.assert_array_equal(run.values, [np.ones(3)] * 2)
 
 
 def test_ranks_that_were_started_ahead_take_the_calls(tmp_path: Path) -> None:
