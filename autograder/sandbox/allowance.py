@@ -33,7 +33,6 @@ class Allowance:
         ended: why no further call is made, as what follows "did not end"; None while there is
             something left.
         ended_by_clock: whether only the clock says so.
-        ended_by_sleep: whether all processes slept for as long as they may.
     """
 
     every_s = 0.25
@@ -47,7 +46,7 @@ class Allowance:
     ) -> None:
         self.limits = limits
         self.ended: str | None = None
-        self.ended_by_clock = self.ended_by_sleep = False
+        self.ended_by_clock = False
         self._clock, self._own_cpu = clock, own_cpu
         self._began = self._looked = clock()
         self._read: Callable[[], Reading] = lambda: Reading(0.0, True)
@@ -117,8 +116,7 @@ class Allowance:
         limits = self.limits
         if self.cpu_s >= limits.cpu_s:
             return f"within {limits.cpu_s:g} s of CPU time, which a module's calls have together"
-        self.ended_by_sleep = self._slept_s >= limits.sleep_s
-        if self.ended_by_sleep:
+        if self._slept_s >= limits.sleep_s:
             return f"while its ranks slept for {limits.sleep_s:g} s"
         # Last: what the submission has used up costs points, what the clock ends is graded again.
         self.ended_by_clock = not self.left_s

@@ -46,6 +46,7 @@ class Verdict(AssertionError):
         reproduce: the line that makes it again; who runs the test knows it.
         run: what the test looked at, where that is one run.
         case: what it is about, where that isn't the case of the table, but one made of it.
+        on_real_ranks: whether it is about real ranks, which no earlier test has called.
     """
 
     def __init__(self, sentence: str, *, fraction: float = 0.0, detail: str = "") -> None:
@@ -56,6 +57,7 @@ class Verdict(AssertionError):
         self.reproduce = ""
         self.run: object = None
         self.case: object = None
+        self.on_real_ranks = False
 
     def __str__(self) -> str:
         more = (*self.detail.splitlines(), self.reproduce)

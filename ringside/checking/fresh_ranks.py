@@ -2,7 +2,7 @@
 
 Ranks live on between tests, so a module that keeps something (a global, a default argument, an
 attribute of a function) fails tests that have nothing to do with it. A failed test is therefore
-run once more, each of its calls on ranks that have made no other::
+run once more, each of its calls on ranks that have made no other (real ranks never have)::
 
     fails again       the failure is the test's own
     right this time   something was kept: the first such test says so and earns nothing, the
@@ -58,7 +58,7 @@ class FreshRanks:
             verdict: of the test on ranks that have made other calls before.
             again: runs the same test, with the same inputs, each call on fresh ranks.
         """
-        if self._own >= _ENOUGH and not self._kept:
+        if verdict.on_real_ranks or (self._own >= _ENOUGH and not self._kept):
             return verdict
         better: Verdict | None = None
         try:

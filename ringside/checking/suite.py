@@ -49,7 +49,7 @@ from ringside.checking.assertions import (
 from ringside.checking.cases import Case, Formula, machine_of, parse, plain
 from ringside.checking.order import assert_declared_at_once
 from ringside.checking.points import shows
-from ringside.checking.real_calls import NotRun
+from ringside.checking.real_calls import WAIT_ONCE, NotRun
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.shares import check_shares
 from ringside.errors import RankError, TargetError
@@ -192,7 +192,11 @@ class RealTest(Test):
                 except Verdict as verdict:
                     where = "on gloo" if self.launcher == "gloo" else "under mpiexec"
                     sentence = f"{where}: {verdict.sentence}"
-                    raise Verdict(sentence, detail=verdict.detail) from None
+                    if "Timed out waiting" in sentence:
+                        sentence = f"{sentence.rstrip('.')}. {WAIT_ONCE}"
+                    real_verdict = Verdict(sentence, detail=verdict.detail)
+                    real_verdict.on_real_ranks = True
+                    raise real_verdict from None
 
 
 def shows_nothing(case: Case) -> bool:

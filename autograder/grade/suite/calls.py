@@ -23,7 +23,7 @@ from autograder.grade.suite.result import ModuleResult
 from autograder.sandbox.allowance import Allowance
 from ringside.checking import Verdict, buffered, one_line, rendezvous
 from ringside.checking.cases import Case
-from ringside.checking.real_calls import SOON_S, RealRun, rehearsed
+from ringside.checking.real_calls import WAIT_ONCE, RealRun, rehearsed
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.checking.suite import Share, Test, drawn
 from ringside.draw import timeline_svg
@@ -250,18 +250,17 @@ class Mpi:
             if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
                 raise Verdict(f"wrong on the network, and here: {reason}.") from None
             if self._is_the_modules(error, calls):
-                raise Verdict(self._blamed(error, calls[0][0])) from None
+                raise self._blamed(error, calls[0][0]) from None
             raise
 
     def _real_runs(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
-        """What real ranks answer; if they sleep, the network is asked why before they go on."""
+        """What real ranks answer; if they don't soon, the network is asked why, before they may
+        use up their time."""
         real_calls = [RealCall(*call) for call in calls]
         try:
-            return self._real.call_all(real_calls, sleep_s=SOON_S)
-        except RanksDoNotEnd as error:
+            return self._real.call_all(real_calls, soon=True)
+        except RanksDoNotEnd:
             self._rehearse(calls, rendezvous())
-            if not error.by_sleep:
-                raise
         return self._real.call_all(real_calls)
 
     def _is_the_modules(
@@ -287,17 +286,21 @@ class Mpi:
             return True
         return False
 
-    def _blamed(self, error: RealityError, target: str) -> str:
+    def _blamed(self, error: RealityError, target: str) -> Verdict:
         launcher = self._real.launcher
         if isinstance(error, RanksDoNotEnd):
-            return (
+            hint = f" {WAIT_ONCE}" if launcher == "gloo" else ""
+            verdict = Verdict(
                 f"under {launcher} the calls of {target} did not end {error.allowed}, though they "
-                "end on the network."
+                f"end on the network.{hint}"
             )
-        return (
-            f"under {launcher} the ranks of {target} ended, or took more than they may, before "
-            "they had returned a value."
-        )
+        else:
+            verdict = Verdict(
+                f"under {launcher} the ranks of {target} ended, or took more than they may, before "
+                "they had returned a value."
+            )
+        verdict.on_real_ranks = True
+        return verdict
 
     def _rehearse(
         self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]], machine: Machine

@@ -7,7 +7,6 @@ of all world sizes through one sandbox.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,12 +33,10 @@ class RanksDoNotEnd(RealityError):
     Attributes:
         allowed: what that was, as what follows "did not end".
         by_clock: whether only the clock has ended them, on a machine that may have been busy.
-        by_sleep: whether they slept for as long as they may.
     """
 
     def __init__(self, launcher: str, sizes: Sequence[int], allowance: Allowance) -> None:
         self.allowed, self.by_clock = allowance.ended or "", allowance.ended_by_clock
-        self.by_sleep = allowance.ended_by_sleep
         ranks = " and ".join(map(str, sizes))
         super().__init__(f"{launcher} on {ranks} ranks did not end {self.allowed}")
 
@@ -95,11 +92,11 @@ class RealRanks:
             own_hashes=self._own_hashes,
         )
 
-    def call_all(self, calls: Sequence[RealCall], sleep_s: float = math.inf) -> list[RealRun]:
+    def call_all(self, calls: Sequence[RealCall], *, soon: bool = False) -> list[RealRun]:
         """One result a call; comm and COMM_WORLD have equal ranks.
 
         Args:
-            sleep_s: for how long all ranks may sleep; no longer than the limits say.
+            soon: they must end within a small part of what they may use.
 
         Raises:
             RealityUnavailable: real MPI can't be run here.
@@ -108,16 +105,18 @@ class RealRanks:
         """
         sizes = list(dict.fromkeys(call.world_size for call in calls))
         worlds = [[call for call in calls if call.world_size == size] for size in sizes]
-        outcome = self._launch(sizes, worlds, sleep_s)
+        outcome = self._launch(sizes, worlds, soon)
         runs = {
             size: iter(_read(self.launcher, outcome, results, mine))
             for size, results, mine in zip(sizes, outcome.results, worlds, strict=True)
         }
         return [next(runs[call.world_size]) for call in calls]
 
-    def _launch(self, sizes: list[int], worlds: list[list[RealCall]], sleep_s: float) -> MpiOutcome:
+    def _launch(self, sizes: list[int], worlds: list[list[RealCall]], soon: bool) -> MpiOutcome:
         limits = self._limits.of_real_ranks
-        allowance = Allowance(replace(limits, sleep_s=min(sleep_s, limits.sleep_s)))
+        if soon:
+            limits = replace(limits, cpu_s=limits.cpu_s / 4, sleep_s=limits.sleep_s / 8)
+        allowance = Allowance(limits)
         outcome = run_mpi(
             sizes,
             self._folder,

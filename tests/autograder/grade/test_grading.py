@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -39,7 +38,7 @@ from ringside.checking import (
 )
 from ringside.checking import verify as check
 from ringside.checking.cases import Vectors
-from ringside.checking.real_calls import SOON_S, RealRun
+from ringside.checking.real_calls import RealRun
 from ringside.errors import RunError
 from ringside.network.processes import of_tree
 from tests.requirements import lay_requirements
@@ -395,7 +394,7 @@ def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
         def of(self, folder):
             return Answering([reference])
 
-        def call_all(self, calls, sleep_s=0.0):
+        def call_all(self, calls, soon=False):
             answer = self.answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
@@ -420,8 +419,8 @@ class Hanging:
     def of(self, folder):
         return Real(self.reference)
 
-    def call_all(self, calls, sleep_s=math.inf):
-        self.tries.append(sleep_s)
+    def call_all(self, calls, soon=False):
+        self.tries.append(soon)
         raise RanksDoNotEnd("mpiexec", [2], self.allowance)
 
 
@@ -431,7 +430,7 @@ class Real:
     def __init__(self, answer):
         self.answer = answer
 
-    def call_all(self, calls, sleep_s=math.inf):
+    def call_all(self, calls, soon=False):
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -463,7 +462,7 @@ def test_real_ranks_that_hang_are_judged_by_the_reference(tmp_path, earned, refe
         mpi = Mpi(real, Ranks(session, record, job, Allowance(Limits())), tmp_path)
         with pytest.raises(kind, match=said):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])
-    assert real.tries == [SOON_S, math.inf]
+    assert real.tries == [True, False]
     assert not record.ended_by_clock
 
 
@@ -477,7 +476,20 @@ def test_what_hangs_where_sends_wait_is_told_as_soon_as_real_ranks_sleep(tmp_pat
         mpi = Mpi(real, Ranks(session, ModuleResult("m"), job, Allowance(Limits())), tmp_path)
         with pytest.raises(Verdict, match="fails on the network: all 2 ranks are blocked"):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])
-    assert real.tries == [SOON_S]
+    assert real.tries == [True]
+
+
+def test_where_gloo_alone_hangs_it_is_said_what_gloo_does_otherwise(tmp_path):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    record = ModuleResult("m", tests=[TestResult("test_sum", "values", 5.0, 5.0)])
+    real = Hanging([RealRun([1, 2], None)], asleep_too_long())
+    real.launcher = "gloo"
+    with Session(tmp_path) as session:
+        mpi = Mpi(real, Ranks(session, record, job, Allowance(Limits())), tmp_path)
+        with pytest.raises(Verdict, match=r"on gloo a second wait\(\)") as caught:
+            mpi.call_all([("m:f", 2, [(1,), (2,)])])
+    assert caught.value.on_real_ranks
 
 
 def test_real_ranks_that_the_clock_has_ended_are_graded_again(tmp_path):
