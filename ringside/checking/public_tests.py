@@ -28,6 +28,9 @@ from ringside.torch_there import need_torch
 from ringside.units import format_count
 
 TIMELINES = ".ringside"
+EARLIER = (
+    "not run: an earlier call"  # what a test says that is not begun, since another did not end
+)
 CALL_TIMEOUT_S = 20.0  # of one call on all ranks, on the wall; a grader counts CPU time instead
 _NO_TESTS = 5  # pytest's exit status where nothing was collected
 _NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '([\w.]+)'")
@@ -311,7 +314,7 @@ def _requirements(module: ModuleReport) -> list[str]:
             first, *rest = _reason(test, whole=not explained)
             reasons = [f"{sentence(test.name)}: {first}", *rest]
             lines += [f"          {line}" for line in reasons]
-            explained = not test.skipped or explained
+            explained = explained or not (test.skipped or first.startswith(EARLIER))
             if others:
                 lines += [f"          {line}" for line in textwrap.wrap(_the_same(others), 82)]
     return lines

@@ -146,6 +146,18 @@ def test_an_endless_loop_is_named_with_rank_and_line_and_met_once(told: dict[str
     assert "ring: 0 of 100 public points" in told["ring"]
 
 
+def test_the_line_of_a_loop_is_told_where_its_test_is_not_the_first_that_is_shown(
+    folder: Path,
+) -> None:
+    (folder / "ring.py").write_text(LOOP)
+    report = public_tests.run(folder, ["ring"], timeout_s=2.0)
+    (module,) = report.modules
+    backwards = dataclasses.replace(module.requirements, each=module.requirements.each[::-1])
+    shown = dataclasses.replace(module, requirements=backwards)
+    said = public_tests.text(dataclasses.replace(report, modules=[shown]))
+    assert said.index(public_tests.EARLIER) < said.index("is computing at ring.py:")
+
+
 def test_a_forgotten_step_is_named_with_its_line(told: dict[str, str]) -> None:
     assert "did not end within 2 s." in told["step"]
     assert "Sendrecv(" in told["step"] and "at step.py:8" in told["step"]
