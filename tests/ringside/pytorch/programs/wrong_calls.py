@@ -369,4 +369,39 @@ def destroyed_world(group):
     dist.all_reduce(torch.ones(1))
 
 
+def wait_twice_for_a_receive(group):
+    x = numbers(2, 1)
+    if dist.get_rank():
+        dist.send(x, 0)
+        return []
+    work = dist.irecv(x, 1)
+    work.wait()
+    work.wait()
+    return x.tolist()
+
+
+def wait_twice_for_a_send(group):
+    x = numbers(2, 1)
+    if dist.get_rank():
+        work = dist.isend(x, 0)
+        work.wait()
+        work.wait()
+        return []
+    dist.recv(x, 1)
+    return x.tolist()
+
+
+def poll_what_has_come(group):
+    x = numbers(2, 1)
+    if dist.get_rank():
+        dist.send(x, 0)
+        dist.barrier()
+        return True
+    work = dist.irecv(x, 1)
+    dist.barrier()
+    has_come = work.is_completed()
+    work.wait()
+    return has_come
+
+
 INIT = {}  # what a rank of gloo needs to meet the others once more
