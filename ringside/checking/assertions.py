@@ -49,15 +49,17 @@ class Verdict(AssertionError):
         on_real_ranks: whether it is about real ranks, which no earlier test has called.
     """
 
-    def __init__(self, sentence: str, *, fraction: float = 0.0, detail: str = "") -> None:
+    def __init__(
+        self, sentence: str, *, fraction: float = 0.0, detail: str = "", on_real_ranks: bool = False
+    ) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.fraction = fraction
         self.detail = detail
+        self.on_real_ranks = on_real_ranks
         self.reproduce = ""
         self.run: object = None
         self.case: object = None
-        self.on_real_ranks = False
 
     def __str__(self) -> str:
         more = (*self.detail.splitlines(), self.reproduce)

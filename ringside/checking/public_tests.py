@@ -28,9 +28,8 @@ from ringside.torch_there import need_torch
 from ringside.units import format_count
 
 TIMELINES = ".ringside"
-EARLIER = (
-    "not run: an earlier call"  # what a test says that is not begun, since another did not end
-)
+# What a test says that is not begun, since a call before it did not end.
+EARLIER = "not run: an earlier call"
 CALL_TIMEOUT_S = 20.0  # of one call on all ranks, on the wall; a grader counts CPU time instead
 _NO_TESTS = 5  # pytest's exit status where nothing was collected
 _NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '([\w.]+)'")

@@ -194,9 +194,7 @@ class RealTest(Test):
                     sentence = f"{where}: {verdict.sentence}"
                     if "Timed out waiting" in sentence:
                         sentence = f"{sentence.rstrip('.')}. {WAIT_ONCE}"
-                    real_verdict = Verdict(sentence, detail=verdict.detail)
-                    real_verdict.on_real_ranks = True
-                    raise real_verdict from None
+                    raise Verdict(sentence, detail=verdict.detail, on_real_ranks=True) from None
 
 
 def shows_nothing(case: Case) -> bool:

@@ -290,17 +290,16 @@ class Mpi:
         launcher = self._real.launcher
         if isinstance(error, RanksDoNotEnd):
             hint = f" {WAIT_ONCE}" if launcher == "gloo" else ""
-            verdict = Verdict(
+            sentence = (
                 f"under {launcher} the calls of {target} did not end {error.allowed}, though they "
                 f"end on the network.{hint}"
             )
         else:
-            verdict = Verdict(
+            sentence = (
                 f"under {launcher} the ranks of {target} ended, or took more than they may, before "
                 "they had returned a value."
             )
-        verdict.on_real_ranks = True
-        return verdict
+        return Verdict(sentence, on_real_ranks=True)
 
     def _rehearse(
         self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]], machine: Machine

@@ -101,8 +101,7 @@ def test_where_something_is_kept_a_part_of_the_points_counts_as_on_fresh_ranks()
 
 
 def test_what_real_ranks_gave_is_not_asked_for_again() -> None:
-    verdict = Verdict("on gloo: wrong")
-    verdict.on_real_ranks = True
+    verdict = Verdict("on gloo: wrong", on_real_ranks=True)
 
     def again() -> None:
         raise AssertionError("it was run again")
