@@ -14,8 +14,8 @@ mistake that has all public points may lose at most 10 of 100 in the hidden suit
 ``--lines`` types what each failed test offers to type, and compares what comes
 (``autograder.author.verify.reproduce``).
 
-With ``--sample`` only a part is graded, always the same one (see ``sample``), and of a wrong one
-only the test that it names and tests of values, as far as the first that fails.
+With ``--sample`` only a part is graded, always the same one (see ``sample``), and a wrong one by
+the test that it names alone.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class SuiteJob:
     module_hash: str
     sandbox: bool
     limits: dict[str, Any] = field(default_factory=dict)  # where they aren't the kit's
-    about: str = ""  # a test: run only what tells whether it fails, and any test of values does
+    about: str = ""  # a test: run no other
     debug_rank: int | None = None  # without a sandbox: the rank whose breakpoint() opens pdb
     nurseries: Sequence[str] = ()  # warm ones that may be used, for simulated ranks and real ones
 

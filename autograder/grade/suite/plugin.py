@@ -173,12 +173,6 @@ def _text_of(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
     return f"{''.join(lines).strip()[:400]} ({frame.path}:{frame.lineno + 1})"
 
 
-def _kind(item: pytest.Item) -> str:
-    """What a test's points are for."""
-    worth = worth_of(item)
-    return worth.kind if worth is not None else ""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--job FILE``."""
     parser.addoption("--job", required=False, help="JSON file that describes the submission")
@@ -214,29 +208,14 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Verification of a wrong module: the test it must fail first, then those of values."""
+        """Give the tests their names and points; of a sample's wrong module run the one asked."""
         name_tests(items)
         try:
             self.record.requirements = give_points(items).get(self.record.module)
         except RequirementsError as error:
             self.record.error = str(error)
-        if not self.job.about:
-            return
-        kinds = {item.name: _kind(item) for item in items}
-        kinds[self.job.about] = "asked"
-        order = ("asked", "values", "reality")
-        chosen = [item for item in items if kinds[item.name] in order]
-        items[:] = sorted(chosen, key=lambda item: order.index(kinds[item.name]))
-
-    def pytest_runtest_logfinish(self) -> None:
-        """A test has ended; in verification, enough may be known."""
-        failed = [test.kind for test in self.record.tests if test.earned < test.points]
-        if self.job.about and any(kind in VALUES_ONLY for kind in failed):
-            self._session.shouldstop = "a test of values fails: the others would say no more"
-
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Tests are about to be collected."""
-        self._session = session
+        if self.job.about:
+            items[:] = [item for item in items if item.name == self.job.about]
 
     def pytest_runtest_call(self) -> None:
         """A test begins, its fixtures made."""
@@ -347,8 +326,8 @@ class Recorder:
                 "machine too: if other programs kept the machine busy, grade it again."
             )
         ran, all_of_them = len(self.record.tests), session.testscollected
-        # What has not run would be stored as a zero. Verification may stop before the end.
-        if not self.record.error and (not ran or (ran < all_of_them and not self.job.about)):
+        # What has not run would be stored as a zero.
+        if not self.record.error and (not ran or ran < all_of_them):
             self.record.error = (
                 f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
             )
