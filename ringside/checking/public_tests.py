@@ -29,7 +29,7 @@ from ringside.units import format_count
 
 TIMELINES = ".ringside"
 # What a test says that is not begun, since a call before it did not end.
-EARLIER = "not run: an earlier call"
+NOT_BEGUN = "not run: an earlier call"
 CALL_TIMEOUT_S = 20.0  # of one call on all ranks, on the wall; a grader counts CPU time instead
 _NO_TESTS = 5  # pytest's exit status where nothing was collected
 _NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '([\w.]+)'")
@@ -313,7 +313,7 @@ def _requirements(module: ModuleReport) -> list[str]:
             first, *rest = _reason(test, whole=not explained)
             reasons = [f"{sentence(test.name)}: {first}", *rest]
             lines += [f"          {line}" for line in reasons]
-            explained = explained or not (test.skipped or first.startswith(EARLIER))
+            explained = explained or not (test.skipped or first.startswith(NOT_BEGUN))
             if others:
                 lines += [f"          {line}" for line in textwrap.wrap(_the_same(others), 82)]
     return lines

@@ -31,7 +31,7 @@ from ringside.checking.assertions import Verdict, noted
 from ringside.checking.cases import CHECKS, Case
 from ringside.checking.fresh_ranks import FreshRanks, run_again
 from ringside.checking.points import MARK, Worth, give_points, worth_of
-from ringside.checking.public_tests import CALL_TIMEOUT_S, EARLIER, TestRecord
+from ringside.checking.public_tests import CALL_TIMEOUT_S, NOT_BEGUN, TestRecord
 from ringside.checking.pytest_process import Teller
 from ringside.checking.real_calls import RealCalls, Worlds
 from ringside.checking.requirements import Requirements, RequirementsError
@@ -86,7 +86,7 @@ class Running:
         """What would hang as well is not begun."""
         if self._module in self._hung:
             raise Verdict(
-                f"{EARLIER} of {self._module}.py did not end. "
+                f"{NOT_BEGUN} of {self._module}.py did not end. "
                 "If it is only slow, allow more: ringside check --timeout 60."
             )
 

@@ -41,8 +41,8 @@ SOON_S = 3.0  # in which calls nearly always end, once all ranks are there
 PATIENCE_S = 15.0  # of a rank of gloo that waits for another
 # The network is milder: it stands for other backends, too.
 WAIT_ONCE = (
-    "A reason may be that on gloo a second wait() for one send or receive never ends, and that "
-    "is_completed() stays False before the first: wait once for each."
+    "Perhaps one send or receive is waited for twice: on gloo a second wait() never ends, and "
+    "is_completed() stays False before the first."
 )
 _UNUSED_S = 600.0  # after which ranks whose calls never come end by themselves
 _POLL_S = 0.005
@@ -184,7 +184,7 @@ class World:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def answers(self, calls: list[Any], patience_s: float = TIMEOUT_S) -> list[list[Any]]:
+    def answers(self, calls: list[Any], patience_s: float) -> list[list[Any]]:
         """What each rank answered to each call.
 
         Args:

@@ -244,8 +244,6 @@ class Mpi:
         except RealityUnavailable:
             return rehearsed
         except RealityError as error:
-            # Perhaps the network knows the reason, where sends wait for their receives.
-            self._rehearse(calls, rendezvous())
             reason = one_line(str(error))
             if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
                 raise Verdict(f"wrong on the network, and here: {reason}.") from None
@@ -254,13 +252,18 @@ class Mpi:
             raise
 
     def _real_runs(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
-        """What real ranks answer; if they don't soon, the network is asked why, before they may
-        use up their time."""
+        """What real ranks answer. If they don't end soon, and the network doesn't know why, they
+        get all their time."""
         real_calls = [RealCall(*call) for call in calls]
         try:
             return self._real.call_all(real_calls, soon=True)
-        except RanksDoNotEnd:
+        except RealityUnavailable:
+            raise
+        except RealityError as error:
+            # Perhaps the network knows the reason, where sends wait for their receives.
             self._rehearse(calls, rendezvous())
+            if not isinstance(error, RanksDoNotEnd):
+                raise
         return self._real.call_all(real_calls)
 
     def _is_the_modules(

@@ -45,7 +45,6 @@ from ringside.network.bounds import Limits as NetworkLimits
 from ringside.network.processes import of_tree
 from ringside.session.session import Session
 
-VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
 KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
 MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
 _RECORDER = pytest.StashKey["Recorder"]()
@@ -216,6 +215,8 @@ class Recorder:
             self.record.error = str(error)
         if self.job.about:
             items[:] = [item for item in items if item.name == self.job.about]
+            if not items:
+                self.record.error = f"the suite has no test {self.job.about!r}"
 
     def pytest_runtest_call(self) -> None:
         """A test begins, its fixtures made."""

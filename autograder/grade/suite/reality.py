@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +114,7 @@ class RealRanks:
 
     def _launch(self, sizes: list[int], worlds: list[list[RealCall]], soon: bool) -> MpiOutcome:
         limits = self._limits.of_real_ranks
-        if soon:
-            limits = replace(limits, cpu_s=limits.cpu_s / 4, sleep_s=limits.sleep_s / 8)
-        allowance = Allowance(limits)
+        allowance = Allowance(limits.soon if soon else limits)
         outcome = run_mpi(
             sizes,
             self._folder,

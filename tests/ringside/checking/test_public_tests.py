@@ -155,7 +155,7 @@ def test_the_line_of_a_loop_is_told_where_its_test_is_not_the_first_that_is_show
     backwards = dataclasses.replace(module.requirements, each=module.requirements.each[::-1])
     shown = dataclasses.replace(module, requirements=backwards)
     said = public_tests.text(dataclasses.replace(report, modules=[shown]))
-    assert said.index(public_tests.EARLIER) < said.index("is computing at ring.py:")
+    assert said.index(public_tests.NOT_BEGUN) < said.index("is computing at ring.py:")
 
 
 def test_a_forgotten_step_is_named_with_its_line(told: dict[str, str]) -> None:
